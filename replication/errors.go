@@ -1,0 +1,71 @@
+package replication
+
+import (
+	"errors"
+	"fmt"
+)
+
+var (
+	// ErrTimeout: the deadline passed after the append; the record may survive.
+	ErrTimeout = errors.New("replication: timed out waiting for the acknowledgement")
+	// ErrShuttingDown: the broker is draining; nothing was written.
+	ErrShuttingDown = errors.New("replication: broker is shutting down")
+)
+
+// UnknownPartitionError: the topic has no such partition.
+type UnknownPartitionError struct {
+	Topic     string
+	Partition int32
+	Count     int
+}
+
+func (e *UnknownPartitionError) Error() string {
+	return fmt.Sprintf("replication: topic %q has no partition %d", e.Topic, e.Partition)
+}
+
+// NotLeaderError: this broker doesn't lead the partition now.
+type NotLeaderError struct {
+	Topic     string
+	Partition int32
+	Leader    int32 // -1: none known
+	Epoch     int32
+}
+
+func (e *NotLeaderError) Error() string {
+	return fmt.Sprintf("replication: not the leader of %s-%d (leader is %d in epoch %d)", e.Topic, e.Partition, e.Leader, e.Epoch)
+}
+
+// NotEnoughReplicasError: fewer in-sync replicas than min.insync.replicas.
+// Appended tells whether the records are in the leader's log (50304) or not (50303).
+type NotEnoughReplicasError struct {
+	Topic     string
+	Partition int32
+	InSync    int
+	Min       int
+	Appended  bool
+}
+
+func (e *NotEnoughReplicasError) Error() string {
+	return fmt.Sprintf("replication: %s-%d has %d in-sync replicas, needs %d", e.Topic, e.Partition, e.InSync, e.Min)
+}
+
+// UnexpectedOffsetError: expected_offset isn't the log's end; nothing was written.
+type UnexpectedOffsetError struct {
+	Topic            string
+	Partition        int32
+	Expected, Actual int64
+}
+
+func (e *UnexpectedOffsetError) Error() string {
+	return fmt.Sprintf("replication: %s-%d ends at %d, not %d", e.Topic, e.Partition, e.Actual, e.Expected)
+}
+
+// RecordTooLargeError: a batch or record is above the topic's max.message.bytes.
+type RecordTooLargeError struct {
+	Topic      string
+	Size, Most int
+}
+
+func (e *RecordTooLargeError) Error() string {
+	return fmt.Sprintf("replication: %d bytes for topic %q, at most %d", e.Size, e.Topic, e.Most)
+}
