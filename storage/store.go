@@ -55,6 +55,8 @@ type Options struct {
 type Store struct {
 	opts Options
 	lock *os.File
+	// index is the cache of everything that can be made again from segments.
+	index *index
 
 	mu   sync.Mutex // guards logs
 	logs map[PartitionID]*Log
@@ -77,7 +79,7 @@ func Open(opts Options) (*Store, error) {
 		_ = lock.Close()
 		return nil, ErrLocked
 	}
-	return &Store{opts: opts, lock: lock, logs: map[PartitionID]*Log{}}, nil
+	return &Store{opts: opts, lock: lock, index: newIndex(), logs: map[PartitionID]*Log{}}, nil
 }
 
 // Run does the store's background work until ctx ends. An error is final (S4):
@@ -134,6 +136,6 @@ func (s *Store) Close() error {
 	for _, l := range s.logs {
 		errs = append(errs, l.close())
 	}
-	errs = append(errs, s.lock.Close())
+	errs = append(errs, s.index.close(), s.lock.Close())
 	return errors.Join(errs...)
 }
