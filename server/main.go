@@ -21,6 +21,23 @@ import (
 	"highwater/storage"
 )
 
+// main starts the broker.
+//
+//	@title					Highwater
+//	@version				1
+//	@description			An HTTP broker that keeps partitioned logs with Kafka's reliability model. Paths and field names are a superset of the Kafka REST v2 dialect.
+//	@license.name			Apache-2.0
+//	@license.url			https://www.apache.org/licenses/LICENSE-2.0
+//	@BasePath				/
+//	@schemes				http
+//	@tag.name				produce
+//	@tag.description		Append records.
+//	@tag.name				fetch
+//	@tag.description		Read records: by offset or time, waiting, or as an endless tail.
+//	@tag.name				topics
+//	@tag.description		Create, look at, change and delete topics.
+//	@tag.name				cluster
+//	@tag.description		Brokers, health and metrics.
 func main() {
 	if err := run(); err != nil {
 		fmt.Fprintln(os.Stderr, "highwater:", err)

@@ -1,0 +1,11 @@
+package schema
+
+// All names, for swag, the schemas that no operation names directly: those of a
+// media annotation and of errors. It is no route; the document drops its path.
+//
+//	@ID			schemas
+//	@Summary	Schemas
+//	@Success	200	{object}	Problem
+//	@Success	201	{object}	ProduceRecord
+//	@Router		/-/schemas [get]
+func All() {}

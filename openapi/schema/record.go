@@ -1,0 +1,104 @@
+package schema
+
+// Header is one record header. Names may repeat.
+type Header struct {
+	// The header's name.
+	Key string `json:"key" validate:"required" example:"trace"`
+	// The header's bytes as base64; null is a header without a value.
+	Value *string `json:"value" format:"byte" extensions:"x-nullable" example:"YWJj"`
+}
+
+// ProduceRecord is one record to append, in the native form.
+type ProduceRecord struct {
+	// The key. In the native form a JSON string, stored as its UTF-8 bytes; null or absent: no key. With `key_format=json` any JSON.
+	Key any `json:"key,omitempty" extensions:"x-nullable"`
+	// How the key's string is meant: `text` as it is, `base64` bytes.
+	KeyEncoding string `json:"key_encoding,omitempty" enums:"text,base64"`
+	// Any JSON, stored as the exact bytes sent; null is a tombstone.
+	Value any `json:"value" validate:"required" extensions:"x-nullable"`
+	// How the value's string is meant: `text` its characters, `base64` bytes; absent: the JSON itself.
+	ValueEncoding string `json:"value_encoding,omitempty" enums:"text,base64"`
+	// The partition to append to; absent: the partitioner's choice.
+	Partition *int32 `json:"partition,omitempty" minimum:"0" extensions:"x-nullable"`
+	// Milliseconds since 1970; absent: the broker's clock.
+	Timestamp *int64 `json:"timestamp,omitempty" format:"int64" minimum:"0" maximum:"253402300799999" extensions:"x-nullable"`
+	// Record headers.
+	Headers []Header `json:"headers,omitempty" extensions:"x-nullable"`
+	// The message id.
+	ID *string `json:"id,omitempty" minLength:"1" extensions:"x-nullable"`
+	// Ignored: what a fetch printed can be posted back.
+	Topic string `json:"topic,omitempty"`
+	// Ignored: what a fetch printed can be posted back.
+	Offset *int64 `json:"offset,omitempty" format:"int64"`
+}
+
+// ProduceRequest is a batch of records.
+type ProduceRequest struct {
+	// The records, in order.
+	Records []ProduceRecord `json:"records" validate:"required" minItems:"1"`
+}
+
+// Record is one record of a log, in the native form. Posting it back gives the
+// same bytes.
+type Record struct {
+	Topic     string `json:"topic" validate:"required" example:"orders"`
+	Partition int32  `json:"partition" validate:"required" minimum:"0" example:"0"`
+	Offset    int64  `json:"offset" validate:"required" format:"int64" minimum:"0" example:"0"`
+	// Milliseconds since 1970.
+	Timestamp int64 `json:"timestamp" validate:"required" format:"int64" example:"1764424000000"`
+	// The key as text; null: the record has none. With `key_format=json` any JSON.
+	Key any `json:"key" validate:"required" extensions:"x-nullable"`
+	// Present when the key is no plain text.
+	KeyEncoding string `json:"key_encoding,omitempty" enums:"text,base64"`
+	// The value as the very JSON that was stored; null is a tombstone.
+	Value any `json:"value" validate:"required" extensions:"x-nullable"`
+	// Present when the value is no JSON: `text` or `base64`.
+	ValueEncoding string   `json:"value_encoding,omitempty" enums:"text,base64"`
+	Headers       []Header `json:"headers" validate:"required"`
+	// The message id, if the record has one.
+	ID string `json:"id,omitempty"`
+}
+
+// ProduceResponse tells where the records went and what was proved about it.
+type ProduceResponse struct {
+	// One entry a record, in the request's order. Left out with `response=summary`.
+	Offsets []ProducedOffset `json:"offsets,omitempty"`
+	// One entry a partition.
+	Partitions []ProducedPartition `json:"partitions" validate:"required"`
+	// The acks level that was asked for.
+	Acks int32 `json:"acks" validate:"required" enums:"0,1,-1"`
+	// Always null: for clients of the dialect.
+	KeySchemaID *int32 `json:"key_schema_id" extensions:"x-nullable"`
+	// Always null: for clients of the dialect.
+	ValueSchemaID *int32 `json:"value_schema_id" extensions:"x-nullable"`
+}
+
+// ProducedOffset is where one record went, or why not.
+type ProducedOffset struct {
+	Partition int32 `json:"partition" example:"0"`
+	// The record's offset; -1 with acks=0; null when it failed.
+	Offset *int64 `json:"offset" format:"int64" extensions:"x-nullable" example:"5"`
+	// Null when all is well.
+	ErrorCode *int32 `json:"error_code" extensions:"x-nullable"`
+	// What went wrong.
+	Error      *string `json:"error" extensions:"x-nullable"`
+	KafkaError string  `json:"kafka_error,omitempty"`
+	Retriable  *bool   `json:"retriable,omitempty"`
+	// Whether the failed record may have been written.
+	Outcome string `json:"outcome,omitempty" enums:"not_written,unknown"`
+	// The record's message id had been seen: this is the first one's offset.
+	Duplicate *bool `json:"duplicate,omitempty"`
+}
+
+// ProducedPartition is what a request added to one partition.
+type ProducedPartition struct {
+	Partition     int32 `json:"partition" validate:"required"`
+	BaseOffset    int64 `json:"base_offset" validate:"required" format:"int64"`
+	LastOffset    int64 `json:"last_offset" validate:"required" format:"int64"`
+	LeaderEpoch   int32 `json:"leader_epoch" validate:"required"`
+	HighWatermark int64 `json:"high_watermark" validate:"required" format:"int64"`
+	// How many replicas were in sync.
+	InSyncReplicas int32 `json:"in_sync_replicas" validate:"required"`
+	// What was proved: forced to disk, written to the log file, or only queued.
+	Durability string `json:"durability" enums:"fsynced,written,queued"`
+}

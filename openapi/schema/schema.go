@@ -1,0 +1,47 @@
+// Package schema holds what clients send and see as Go types, for the OpenAPI
+// document only: no code uses them, swag reads them. Values are `any` here, as
+// they are any JSON on the wire; byte strings are base64 text.
+package schema
+
+// Problem is the one body of every error (RFC 9457, with members of the Kafka
+// REST dialect).
+type Problem struct {
+	// Relative URI of a page that explains the problem.
+	Type string `json:"type" validate:"required" example:"/problems/unknown-topic"`
+	// What kind of problem it is.
+	Title string `json:"title" validate:"required" example:"Unknown topic"`
+	// The HTTP status again.
+	Status int32 `json:"status" validate:"required" example:"404"`
+	// What is wrong with this very request.
+	Detail string `json:"detail" validate:"required"`
+	// The status and two digits that tell its kind.
+	ErrorCode int32 `json:"error_code" validate:"required" example:"40401"`
+	// The same as detail, under the dialect's name.
+	Message string `json:"message" validate:"required"`
+	// Kafka's name of the error, if it has one.
+	KafkaError string `json:"kafka_error,omitempty" example:"UNKNOWN_TOPIC_OR_PARTITION"`
+	// Whether the same request may succeed later.
+	Retriable bool `json:"retriable" validate:"required"`
+	// What to do next, often a command.
+	Fix string `json:"fix,omitempty"`
+	// Whether anything of a write happened: `unknown` means that it may have, so send it again only with an id.
+	Outcome string `json:"outcome,omitempty" enums:"not_written,unknown"`
+	// Every fault of an invalid request.
+	Errors []Fault `json:"errors,omitempty"`
+	// The partition's log start offset (41001).
+	LogStartOffset *int64 `json:"log_start_offset,omitempty" format:"int64"`
+	// The partition's high watermark (41601).
+	HighWatermark *int64 `json:"high_watermark,omitempty" format:"int64"`
+	// The partition's log end offset (41201).
+	LogEndOffset *int64 `json:"log_end_offset,omitempty" format:"int64"`
+	// Finds this request in the broker's log.
+	RequestID string `json:"request_id,omitempty"`
+}
+
+// Fault is one thing wrong with a request.
+type Fault struct {
+	// JSON pointer into the request's body, or the parameter's name.
+	Pointer string `json:"pointer" validate:"required" example:"/records/3/value"`
+	// What is wrong there.
+	Detail string `json:"detail" validate:"required"`
+}
