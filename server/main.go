@@ -1,24 +1,21 @@
-// Command server is the Highwater broker.
+// Command server is the Highwater broker. This package decides who lives in the
+// process, and who starts and stops whom: read run.go, then lifecycle.go.
 package main
 
 import (
 	"context"
 	"errors"
 	"fmt"
-	"net/http"
 	"os"
 	"os/signal"
-	"path/filepath"
 	"syscall"
-	"time"
+)
 
-	"github.com/prometheus/client_golang/prometheus"
-	"github.com/rs/zerolog"
-
-	"highwater/handlers"
-	"highwater/replication"
-	"highwater/replication/controller"
-	"highwater/storage"
+// Exit codes of the process.
+const (
+	exitOK     = 0
+	exitFailed = 1 // the broker or the health check failed
+	exitUsage  = 2 // flags, environment or file can't be used
 )
 
 // main starts the broker.
@@ -39,42 +36,35 @@ import (
 //	@tag.name				cluster
 //	@tag.description		Brokers, health and metrics.
 func main() {
-	if err := run(); err != nil {
-		fmt.Fprintln(os.Stderr, "highwater:", err)
-		os.Exit(1)
-	}
+	os.Exit(realMain(os.Args[1:]))
 }
 
-func run() error {
-	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, os.Interrupt)
+func realMain(args []string) int {
+	cfg, cmd, err := parseConfig(args, os.Stdout)
+	switch {
+	case errors.Is(err, errPrinted):
+		return exitOK
+	case err != nil:
+		fmt.Fprintln(os.Stderr, "highwater:", err)
+		return exitUsage
+	}
+	// Every SIGTERM and SIGINT is caught until the end: the first one drains, a
+	// second one must not cut that short.
+	signals, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
 	defer stop()
-	log := zerolog.New(os.Stderr).With().Timestamp().Logger()
-	const dir, listen = "data", "127.0.0.1:8080"
-
-	store, err := storage.Open(storage.Options{Dir: dir, Fsync: storage.FsyncCommit, Logger: log})
-	if err != nil {
-		return err
+	if cmd == commandHealthcheck {
+		if err := healthcheck(signals, cfg, os.Stdout); err != nil {
+			fmt.Fprintln(os.Stderr, "highwater:", err)
+			return exitFailed
+		}
+		return exitOK
 	}
-	ctl, err := controller.Open(controller.Config{Dir: filepath.Join(dir, "raft"), NodeID: 1, URL: "http://" + listen, Logger: log})
-	if err != nil {
-		return err
+	log := newLogger(cfg, os.Stderr)
+	syscall.Umask(0o027) // records are nobody else's, whatever the shell says
+	tuneMemory(log)
+	if err := run(signals, cfg, log); err != nil {
+		log.Error().Err(err).Msg("highwater stopped")
+		return exitFailed
 	}
-	if err := ctl.Start(ctx); err != nil {
-		return err
-	}
-	broker := replication.New(replication.Config{NodeID: 1, URL: "http://" + listen, Store: store, Controller: ctl, Logger: log,
-		Defaults: replication.Defaults{Partitions: 1, ReplicationFactor: 1, MinInSyncReplicas: 1}})
-	if err := broker.Start(ctx); err != nil {
-		return err
-	}
-	srv := &http.Server{Addr: listen, Handler: handlers.New(handlers.Config{Broker: broker, Logger: log, Metrics: prometheus.NewRegistry(), Now: time.Now})}
-	go func() {
-		<-ctx.Done()
-		_ = srv.Shutdown(context.Background())
-	}()
-	log.Info().Str("listen", listen).Msg("serving")
-	if err := srv.ListenAndServe(); !errors.Is(err, http.ErrServerClosed) {
-		return err
-	}
-	return errors.Join(ctl.Close(), store.Close())
+	return exitOK
 }

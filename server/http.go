@@ -1,0 +1,70 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/rs/zerolog"
+)
+
+const (
+	// maxHeaderBytes of one request: far above what browsers and proxies send.
+	maxHeaderBytes = 64 << 10
+	// An HTTP/2 connection that is silent is asked, and cut when it doesn't answer.
+	http2Ping, http2PingTimeout = 30 * time.Second, 15 * time.Second
+	// maxHTTP2Streams on one connection; a page of tails and a few producers fit.
+	maxHTTP2Streams = 256
+)
+
+// newHTTPServer has no ReadTimeout and WriteTimeout: they would cut tails and
+// long polls. The handlers set deadlines per read and write instead.
+func newHTTPServer(cfg *config, handler http.Handler, log zerolog.Logger) *http.Server {
+	var protocols http.Protocols
+	protocols.SetHTTP1(true)
+	protocols.SetUnencryptedHTTP2(true)
+	return &http.Server{
+		Handler:           handler,
+		Protocols:         &protocols,
+		HTTP2:             &http.HTTP2Config{MaxConcurrentStreams: maxHTTP2Streams, SendPingTimeout: http2Ping, PingTimeout: http2PingTimeout},
+		ReadHeaderTimeout: time.Duration(cfg.ReadHeaderTimeout),
+		IdleTimeout:       time.Duration(cfg.IdleTimeout),
+		MaxHeaderBytes:    maxHeaderBytes,
+		ErrorLog:          httpErrorLog(log),
+	}
+}
+
+// serveHTTP accepts connections until shutdownHTTP.
+func (p *process) serveHTTP() error {
+	if err := p.http.Serve(p.listener); !errors.Is(err, http.ErrServerClosed) {
+		return err
+	}
+	return nil
+}
+
+// shutdownHTTP ends the HTTP side in order, or by force when ctx ends.
+func (p *process) shutdownHTTP(ctx context.Context) {
+	select {
+	case <-time.After(lameDuck):
+	case <-ctx.Done():
+	}
+	if err := p.http.Shutdown(ctx); err != nil {
+		p.log.Warn().Err(err).Msg("requests did not end in time; their connections are cut")
+		_ = p.http.Close()
+	}
+	if n := p.listener.closeConnections(); n > 0 {
+		p.log.Debug().Int("connections", n).Msg("closed connections that were left")
+	}
+}
+
+// newMetrics makes this broker's registry; the rooms add theirs.
+func newMetrics() *prometheus.Registry {
+	r := prometheus.NewRegistry()
+	build := prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "highwater_build_info", Help: "Always 1; the label is the version."}, []string{"version"})
+	build.WithLabelValues(version).Set(1)
+	r.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), build)
+	return r
+}

@@ -1,0 +1,171 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+)
+
+const (
+	// connectionShare of the descriptors may be connections; the rest is for
+	// segments, the index and raft.
+	connectionShareNum, connectionShareDen = 3, 4
+	// refusals at once are told 503 in words; beyond that the connection is just closed.
+	maxRefusals    = 64
+	refusalTimeout = time.Second // for a refused client to take its answer
+
+	keepAliveIdle     = 30 * time.Second // a dead peer is known after about 90 s
+	keepAliveInterval = 15 * time.Second
+	keepAliveCount    = 4
+)
+
+const refusal = "HTTP/1.1 503 Service Unavailable\r\nContent-Type: application/problem+json\r\nRetry-After: 1\r\nConnection: close\r\nContent-Length: %d\r\n\r\n%s"
+
+// listener hands out at most `most` open connections. Beyond that a connection
+// is accepted, told 503 and closed: a client waiting in the kernel's queue would
+// know nothing.
+type listener struct {
+	*net.TCPListener
+	most    int
+	refused func() // called once for each refused connection
+
+	open     atomic.Int64 // connections handed out and not yet closed
+	refusing sync.WaitGroup
+	slots    chan struct{} // one token for each refusal under way
+
+	mu    sync.Mutex // leaf lock; guards conns
+	conns map[*conn]struct{}
+}
+
+// listen binds address. most 0 is derived from the descriptor limit, which the
+// Go runtime has raised to the hard limit already.
+func listen(ctx context.Context, address string, most int) (*listener, error) {
+	if most == 0 {
+		var limit syscall.Rlimit
+		if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil {
+			return nil, fmt.Errorf("descriptor limit: %w", err)
+		}
+		most = int(min(limit.Cur, 1<<20)) * connectionShareNum / connectionShareDen
+	}
+	lc := net.ListenConfig{KeepAliveConfig: net.KeepAliveConfig{
+		Enable: true, Idle: keepAliveIdle, Interval: keepAliveInterval, Count: keepAliveCount}}
+	l, err := lc.Listen(ctx, "tcp", address)
+	if err != nil {
+		if errors.Is(err, syscall.EADDRINUSE) {
+			return nil, fmt.Errorf("--listen %s: another process has this port; stop it or choose another one (port 0 takes any free one)", address)
+		}
+		return nil, fmt.Errorf("--listen %s: %w", address, err)
+	}
+	return &listener{TCPListener: l.(*net.TCPListener), most: most, slots: make(chan struct{}, maxRefusals), conns: map[*conn]struct{}{}}, nil
+}
+
+// Accept waits for the next connection that may stay.
+func (l *listener) Accept() (net.Conn, error) {
+	for {
+		tcp, err := l.AcceptTCP()
+		if err != nil {
+			return nil, err
+		}
+		if l.open.Add(1) <= int64(l.most) {
+			c := &conn{TCPConn: tcp, from: l}
+			l.mu.Lock()
+			l.conns[c] = struct{}{}
+			l.mu.Unlock()
+			return c, nil
+		}
+		l.open.Add(-1)
+		l.refuse(tcp)
+	}
+}
+
+// refuse answers 503 without holding up Accept.
+func (l *listener) refuse(tcp *net.TCPConn) {
+	if l.refused != nil {
+		l.refused()
+	}
+	select {
+	case l.slots <- struct{}{}:
+	default:
+		_ = tcp.Close()
+		return
+	}
+	l.refusing.Go(func() {
+		defer func() { <-l.slots }()
+		defer func() { _ = tcp.Close() }()
+		_ = tcp.SetDeadline(time.Now().Add(refusalTimeout))
+		body := unavailable("Every connection of this broker is taken.", "Retry after a second, or raise --max-connections.")
+		if _, err := fmt.Fprintf(tcp, refusal, len(body), body); err != nil {
+			return
+		}
+		// Closing with unread bytes would reset the connection under the answer.
+		_ = tcp.CloseWrite()
+		_, _ = io.Copy(io.Discard, io.LimitReader(tcp, 64<<10))
+	})
+}
+
+// Close stops accepting and waits for refusals under way.
+func (l *listener) Close() error {
+	err := l.TCPListener.Close()
+	l.refusing.Wait()
+	return err
+}
+
+// closeConnections cuts what is still open: hijacked connections, which
+// http.Server has forgotten, and clients that did not end in time.
+func (l *listener) closeConnections() (n int) {
+	l.mu.Lock()
+	left := make([]*conn, 0, len(l.conns))
+	for c := range l.conns {
+		left = append(left, c)
+	}
+	l.mu.Unlock()
+	for _, c := range left {
+		_ = c.Close()
+	}
+	return len(left)
+}
+
+// url is how the bound address is reached by HTTP: the real port, IPv6 in
+// brackets, and for a wildcard address this machine's name.
+func (l *listener) url() string {
+	addr := l.Addr().(*net.TCPAddr)
+	host := addr.IP.String()
+	if addr.Zone != "" {
+		host += "%25" + addr.Zone
+	}
+	if addr.IP.IsUnspecified() {
+		name, err := os.Hostname()
+		if err != nil || name == "" {
+			name = "localhost"
+		}
+		host = name
+	}
+	return "http://" + net.JoinHostPort(host, fmt.Sprint(addr.Port))
+}
+
+// conn counts itself out when it is closed. It embeds the TCP connection so that
+// net/http still finds ReadFrom, and with it sendfile.
+type conn struct {
+	*net.TCPConn
+	from *listener
+	once sync.Once
+}
+
+// Close closes the connection.
+func (c *conn) Close() error {
+	err := c.TCPConn.Close()
+	c.once.Do(func() {
+		c.from.open.Add(-1)
+		c.from.mu.Lock()
+		delete(c.from.conns, c)
+		c.from.mu.Unlock()
+	})
+	return err
+}

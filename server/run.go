@@ -1,0 +1,62 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/rs/zerolog"
+	"golang.org/x/sync/errgroup"
+)
+
+// drainTime is how long in-flight requests get at shutdown. The process promises
+// to be gone 10 s after SIGTERM; the rest is for flushing and closing.
+const drainTime = 8 * time.Second
+
+// failedDrainTime is the same after a disk failure: waiters have their error
+// already and only need to be answered.
+const failedDrainTime = 2 * time.Second
+
+// run is the parent of everything in the process. It returns nil after a drain
+// that a signal asked for, and the first fatal error otherwise: a disk that
+// failed (S4) stops the whole broker, as its log can no longer keep promises.
+func run(signals context.Context, cfg *config, log zerolog.Logger) error {
+	p := newProcess(cfg, log)
+
+	// The loops outlive the signal: requests in flight need them to be answered.
+	loopsCtx, stopLoops := context.WithCancel(context.Background())
+	defer stopLoops()
+	loops, failed := errgroup.WithContext(loopsCtx)
+
+	// Starting ends early when a signal comes or a loop fails.
+	startCtx, cancelStart := context.WithCancel(signals)
+	defer cancelStart()
+	defer context.AfterFunc(failed, cancelStart)()
+
+	startErr := p.start(startCtx, failed, loops)
+	if startErr == nil {
+		select {
+		case <-signals.Done():
+		case <-failed.Done():
+		}
+	}
+	grace := drainTime
+	if failed.Err() != nil || startErr != nil {
+		grace = failedDrainTime
+	}
+	stopErr := p.stop(grace, func() error { stopLoops(); return loops.Wait() })
+	if startErr != nil && signals.Err() != nil && failed.Err() == nil && errors.Is(startErr, context.Canceled) {
+		startErr = nil // told to stop while starting
+	}
+	return firstOf(stopErr.loops, startErr, stopErr.closing)
+}
+
+// firstOf is the cause; what follows from it would only hide it.
+func firstOf(errs ...error) error {
+	for _, err := range errs {
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
