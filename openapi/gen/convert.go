@@ -40,10 +40,12 @@ func convert(swagger []byte) (*openapi3.T, error) {
 			}
 		}
 	}
-	dropUnused(doc)
 	for _, ref := range doc.Components.Schemas {
+		nameAnyJSON(ref.Value)
 		sizeIntegers(ref.Value)
 	}
+	doc.Components.Schemas["AnyJSON"] = anyJSON()
+	dropUnused(doc)
 	return doc, check(doc)
 }
 
@@ -110,6 +112,36 @@ func splitErrorMedia(op *openapi3.Operation) {
 			continue
 		}
 		delete(ref.Value.Content, problemMedia)
+	}
+}
+
+const anyJSONRef = "#/components/schemas/AnyJSON"
+
+// anyJSON is the schema of any JSON value. In OpenAPI 3.0 tools disagree whether
+// `{}` lets null pass, and whether `nullable` may stand without a type; about
+// this spelling they agree.
+func anyJSON() *openapi3.SchemaRef {
+	s := openapi3.NewSchema()
+	s.Description = "Any JSON value: the bytes are kept as sent, numbers keep their text."
+	array := openapi3.NewArraySchema()
+	array.Items = openapi3.NewSchemaRef(anyJSONRef, s)
+	for _, one := range []*openapi3.Schema{
+		openapi3.NewObjectSchema().WithAnyAdditionalProperties(), array, openapi3.NewStringSchema().WithNullable(),
+		openapi3.NewFloat64Schema(), openapi3.NewBoolSchema(),
+	} {
+		one.Format = ""
+		s.AnyOf = append(s.AnyOf, one.NewRef())
+	}
+	return s.NewRef()
+}
+
+// nameAnyJSON: a member that swag gave no type is `any` in Go.
+func nameAnyJSON(s *openapi3.Schema) {
+	for _, p := range s.Properties {
+		if p.Ref == "" && p.Value.Type == nil && len(p.Value.AllOf) == 0 {
+			p.Value.Nullable = false
+			p.Value.AllOf = openapi3.SchemaRefs{openapi3.NewSchemaRef(anyJSONRef, anyJSON().Value)}
+		}
 	}
 }
 

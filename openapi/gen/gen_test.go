@@ -55,7 +55,7 @@ func TestConvert(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if doc.Paths.Len() != 1 || len(doc.Components.Schemas) != 2 || doc.Components.Schemas["Rec"] == nil {
+	if doc.Paths.Len() != 1 || len(doc.Components.Schemas) != 3 || doc.Components.Schemas["Rec"] == nil {
 		t.Errorf("%d paths, schemas %v", doc.Paths.Len(), doc.Components.Schemas)
 	}
 	op := doc.Paths.Value("/topics/{topic}").Post
