@@ -78,14 +78,19 @@ func (b *Broker) appendOne(acks Acks, req *AppendRequest) AppendResult {
 	res := AppendResult{BaseOffset: staged.BaseOffset, LastOffset: staged.EndOffset - 1, LeaderEpoch: p.leaderEpoch, InSyncReplicas: 1}
 	switch acks {
 	case AcksNone:
+		if staged.Backlogged {
+			if err := p.log.Write(staged); err != nil {
+				return AppendResult{Err: err, Unknown: true}
+			}
+		}
 		p.log.SyncSoon()
 		return AppendResult{BaseOffset: -1, LastOffset: -1, Durability: DurabilityQueued}
 	case AcksLeader:
-		err = p.log.Write(staged.EndOffset)
+		err = p.log.Write(staged)
 		p.log.SyncSoon()
 		res.Durability = DurabilityWritten
 	default:
-		err = p.log.Sync(staged.EndOffset)
+		err = p.log.Sync(staged)
 		res.Durability = DurabilityFsynced
 	}
 	if err != nil {

@@ -189,6 +189,7 @@ type segmentMeta struct {
 	Base         int64
 	Size         int64 // bytes
 	MaxTimestamp int64 // ms, over all records
+	FirstAppend  int64 // ms by the broker's clock; what segment.ms counts from
 	LastAppend   int64 // ms by the broker's clock; what retention.ms counts from
 }
 

@@ -78,11 +78,16 @@ func openLog(s *Store, id PartitionID, cfg LogConfig, onDurable func()) (*Log, e
 	return l, f.Truncate(l.size)
 }
 
-// Staged is what Stage gave its batches.
+// Staged is what Stage gave its batches, and the receipt that Write and Sync ask
+// for: after a full disk made the log give the same offsets out again, an end
+// offset alone couldn't tell whose bytes are there.
 type Staged struct {
 	BaseOffset int64 // of the first batch
 	EndOffset  int64 // exclusive, of the last
 	AppendTime int64 // ms by the store's clock, never less than an earlier one of this log (D3)
+	// Backlogged: so much is staged and not yet written that a caller who would
+	// not wait (acks=0) must call Write before it takes more.
+	Backlogged bool
 }
 
 // Configure applies changed topic configs.
@@ -112,14 +117,14 @@ func (l *Log) Stage(batches []Batch, leaderEpoch int32) (Staged, error) {
 	return Staged{BaseOffset: base, EndOffset: l.end, AppendTime: l.store.opts.Now().UnixMilli()}, nil
 }
 
-// Write returns when every staged byte below end is in the segment file. Either
+// Write returns when what was staged is in the segment file. Either
 // the caller itself writes for all that wait, or somebody else does. An error
-// means that the bytes at and above the failed batch are not in the log: they
-// were cut off again (ErrDiskNearlyFull) or the log has failed (*FailedError).
-func (l *Log) Write(end int64) error { return nil }
+// means that none of what was staged is in the log: it was cut off again
+// (ErrDiskNearlyFull), or the log has failed and nobody knows (*FailedError).
+func (l *Log) Write(s Staged) error { return nil }
 
-// Sync returns when everything below end is durable, writing first if need be.
-func (l *Log) Sync(end int64) error {
+// Sync returns when what was staged is durable, writing first if need be.
+func (l *Log) Sync(s Staged) error {
 	if err := l.file.Sync(); err != nil {
 		return &FailedError{Cause: err}
 	}
@@ -129,7 +134,7 @@ func (l *Log) Sync(end int64) error {
 
 // SyncSoon has everything written made durable in the background (group
 // commit), for appends that don't wait for it. onDurable tells when.
-func (l *Log) SyncSoon() { go func() { _ = l.Sync(l.WrittenEnd()) }() }
+func (l *Log) SyncSoon() { go func() { _ = l.Sync(Staged{EndOffset: l.WrittenEnd()}) }() }
 
 // StartOffset is the log start offset: the first offset that can be read.
 func (l *Log) StartOffset() int64 { l.mu.Lock(); defer l.mu.Unlock(); return l.start }
