@@ -118,20 +118,14 @@ func splitErrorMedia(op *openapi3.Operation) {
 const anyJSONRef = "#/components/schemas/AnyJSON"
 
 // anyJSON is the schema of any JSON value. In OpenAPI 3.0 tools disagree whether
-// `{}` lets null pass, and whether `nullable` may stand without a type; about
-// this spelling they agree.
+// `{}` lets null pass and whether `nullable` may stand without a type, and some
+// refuse a schema that refers to itself; about this spelling they agree.
 func anyJSON() *openapi3.SchemaRef {
-	s := openapi3.NewSchema()
+	element := openapi3.NewAnyOfSchema(openapi3.NewStringSchema().WithNullable(), &openapi3.Schema{Not: openapi3.NewStringSchema().NewRef()})
+	s := openapi3.NewAnyOfSchema(
+		openapi3.NewObjectSchema().WithAnyAdditionalProperties(), openapi3.NewArraySchema().WithItems(element),
+		openapi3.NewStringSchema().WithNullable(), &openapi3.Schema{Type: &openapi3.Types{openapi3.TypeNumber}}, openapi3.NewBoolSchema())
 	s.Description = "Any JSON value: the bytes are kept as sent, numbers keep their text."
-	array := openapi3.NewArraySchema()
-	array.Items = openapi3.NewSchemaRef(anyJSONRef, s)
-	for _, one := range []*openapi3.Schema{
-		openapi3.NewObjectSchema().WithAnyAdditionalProperties(), array, openapi3.NewStringSchema().WithNullable(),
-		openapi3.NewFloat64Schema(), openapi3.NewBoolSchema(),
-	} {
-		one.Format = ""
-		s.AnyOf = append(s.AnyOf, one.NewRef())
-	}
 	return s.NewRef()
 }
 

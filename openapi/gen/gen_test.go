@@ -118,13 +118,13 @@ func TestH59_ValueIsAnyJSON(t *testing.T) {
 			if p == nil {
 				t.Fatalf("%s has no %s", name, member)
 			}
-			for _, v := range []any{nil, "x", 1.5, true, []any{1.0}, map[string]any{"a": nil}} {
+			for _, v := range []any{nil, "x", 1.5, true, []any{1.0, nil, "x", []any{nil}}, map[string]any{"a": nil}} {
 				if err := p.Value.VisitJSON(v); err != nil {
 					t.Errorf("%s.%s refuses %v: %v", name, member, v, err)
 				}
 			}
-			if p.Value.Type != nil {
-				t.Errorf("%s.%s is of type %v, want any JSON", name, member, p.Value.Type)
+			if all := p.Value.AllOf; p.Value.Type != nil || len(all) != 1 || all[0].Ref != anyJSONRef {
+				t.Errorf("%s.%s is %v, want any JSON", name, member, p.Value)
 			}
 		}
 	}
