@@ -46,7 +46,7 @@ func (a *api) putTopic(w http.ResponseWriter, r *http.Request) {
 //	@Param			topic	path		string					true	"Topic name"	minlength(1)	maxlength(249)	example(orders)
 //	@Param			acks	query		string					false	"What must hold before the answer"	Enums(0,1,-1,all)	default(1)
 //	@Param			body	body		schema.ProduceRequest	true	"The records."
-//	@Success		200		{object}	schema.ProduceResponse	"Appended."
+//	@Success		200		{object}	schema.ProduceResult	"Appended."
 //	@x-media-request	{"application/json":"ProduceRequest","application/x-ndjson":"text"}
 //	@x-errors			[40401,40402,41301,41302,41501,42201,50302,50305,50401,50701]
 //	@Router			/topics/{topic} [post]

@@ -82,6 +82,9 @@ func finish(doc *openapi3.T, op *openapi3.Operation) error {
 	if op.Summary == "" || op.Description == "" || len(op.Tags) == 0 {
 		return fmt.Errorf("%s needs @Summary, @Description and @Tags", op.OperationID)
 	}
+	if _, taken := doc.Components.Schemas[strings.ToUpper(op.OperationID[:1])+op.OperationID[1:]+"Response"]; taken {
+		return fmt.Errorf("client generators give the answer of %s the name of a schema", op.OperationID)
+	}
 	op.Extensions = without(op.Extensions, "x-originalParamName")
 	if op.RequestBody != nil && op.RequestBody.Value != nil {
 		op.RequestBody.Value.Extensions = without(op.RequestBody.Value.Extensions, "x-originalParamName")
@@ -124,7 +127,7 @@ func anyJSON() *openapi3.SchemaRef {
 	element := openapi3.NewAnyOfSchema(openapi3.NewStringSchema().WithNullable(), &openapi3.Schema{Not: openapi3.NewStringSchema().NewRef()})
 	s := openapi3.NewAnyOfSchema(
 		openapi3.NewObjectSchema().WithAnyAdditionalProperties(), openapi3.NewArraySchema().WithItems(element),
-		openapi3.NewStringSchema().WithNullable(), &openapi3.Schema{Type: &openapi3.Types{openapi3.TypeNumber}}, openapi3.NewBoolSchema())
+		openapi3.NewStringSchema().WithNullable(), openapi3.NewFloat64Schema().WithFormat("double"), openapi3.NewBoolSchema())
 	s.Description = "Any JSON value: the bytes are kept as sent, numbers keep their text."
 	return s.NewRef()
 }

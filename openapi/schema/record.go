@@ -59,8 +59,8 @@ type Record struct {
 	ID string `json:"id,omitempty"`
 }
 
-// ProduceResponse tells where the records went and what was proved about it.
-type ProduceResponse struct {
+// ProduceResult tells where the records went and what was proved about it.
+type ProduceResult struct {
 	// One entry a record, in the request's order. Left out with `response=summary`.
 	Offsets []ProducedOffset `json:"offsets,omitempty"`
 	// One entry a partition.
