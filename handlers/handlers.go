@@ -4,15 +4,18 @@ package handlers
 
 import (
 	"net/http"
+	"sync/atomic"
 	"time"
 
-	"github.com/go-chi/chi/v5"
-	"github.com/go-chi/chi/v5/middleware"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/rs/zerolog"
 
 	"highwater/replication"
 )
+
+// DefaultMaxRequestBytes bounds an expanded request body when Config leaves it
+// open: room for a bulk load of 100 MB in one request.
+const DefaultMaxRequestBytes = 128 << 20
 
 // Config of the HTTP room.
 type Config struct {
@@ -22,10 +25,12 @@ type Config struct {
 	Version         string
 	AdvertiseURL    string
 	DefaultAcks     replication.Acks
-	MaxRequestBytes int64 // of an expanded request body
-	Now             func() time.Time
+	MaxRequestBytes int64 // of an expanded request body; 0: DefaultMaxRequestBytes
+	// AutoCreateTopics lets a produce to an unknown topic create it.
+	AutoCreateTopics bool
+	Now              func() time.Time
 	// Draining is closed when the broker begins to shut down: streams end, waiting
-	// polls are answered, new produces get 50305.
+	// polls are answered, new produces get 50305. nil: never.
 	Draining <-chan struct{}
 	// Ready tells why the broker isn't ready, nil when it is.
 	Ready func() error
@@ -33,14 +38,46 @@ type Config struct {
 
 // New returns the handler of the broker's one port.
 func New(cfg Config) http.Handler {
-	a := &api{cfg: cfg}
-	r := chi.NewRouter()
-	r.Use(middleware.RequestID, middleware.Recoverer)
-	r.Put("/topics/{topic}", a.putTopic)
-	r.Post("/topics/{topic}", a.produceBatch)
-	r.Get("/topics/{topic}/partitions/{partition}/records", a.fetchRecords)
-	r.Get("/healthz", func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("ok\n")) })
-	return r
+	return newAPI(cfg)
 }
 
-type api struct{ cfg Config }
+func newAPI(cfg Config) *api {
+	if cfg.Now == nil {
+		cfg.Now = time.Now
+	}
+	if cfg.MaxRequestBytes <= 0 {
+		cfg.MaxRequestBytes = DefaultMaxRequestBytes
+	}
+	if cfg.Metrics == nil {
+		cfg.Metrics = prometheus.NewRegistry()
+	}
+	a := &api{
+		cfg:     cfg,
+		metrics: newMetrics(cfg.Metrics),
+		waiters: limit{most: maxWaiters},
+		bodies:  limit{most: max(maxBodyBytesInFlight, 2*cfg.MaxRequestBytes)},
+	}
+	a.metrics.watch(a)
+	a.mux = newMux(a, a.routes())
+	return a
+}
+
+// api is what all handlers share. It is immutable but for its counters.
+type api struct {
+	cfg     Config
+	mux     http.Handler
+	metrics *metrics
+	waiters limit         // of requests that wait: long-polls and tails
+	bodies  limit         // of expanded request bodies held in memory, in bytes
+	sticky  atomic.Uint32 // spreads the keyless batches over the partitions
+}
+
+// draining says whether the broker has begun to shut down.
+func (a *api) draining() bool {
+	select {
+	case <-a.cfg.Draining:
+		return true
+	default:
+		return false
+	}
+}

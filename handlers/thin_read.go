@@ -2,7 +2,6 @@ package handlers
 
 import (
 	"encoding/json"
-	"fmt"
 	"net/http"
 	"strconv"
 
@@ -27,59 +26,14 @@ import (
 //	@x-media-request	{"application/json":"CreateTopic"}
 //	@x-errors			[40901,41501,42201]
 //	@Router			/topics/{topic} [put]
-func (a *api) putTopic(w http.ResponseWriter, r *http.Request) {
+func (a *api) putTopic(w http.ResponseWriter, r *http.Request) error {
 	t, err := a.cfg.Broker.CreateTopic(r.Context(), controller.CreateTopicRequest{Name: chi.URLParam(r, "topic")})
 	if err != nil {
-		http.Error(w, err.Error(), http.StatusConflict)
-		return
+		return err
 	}
 	render.Status(r, http.StatusCreated)
 	render.JSON(w, r, map[string]any{"name": t.Name, "topic_id": t.ID})
-}
-
-// produceBatch appends a batch of records.
-//
-//	@ID				produce
-//	@Summary		Append records
-//	@Description	Validation is all-or-nothing before anything is appended.
-//	@Tags			produce
-//	@Param			topic	path		string					true	"Topic name"	minlength(1)	maxlength(249)	example(orders)
-//	@Param			acks	query		string					false	"What must hold before the answer"	Enums(0,1,-1,all)	default(1)
-//	@Param			body	body		schema.ProduceRequest	true	"The records."
-//	@Success		200		{object}	schema.ProduceResult	"Appended."
-//	@x-media-request	{"application/json":"ProduceRequest","application/x-ndjson":"text"}
-//	@x-errors			[40401,40402,41301,41302,41501,42201,50302,50305,50401,50701]
-//	@Router			/topics/{topic} [post]
-func (a *api) produceBatch(w http.ResponseWriter, r *http.Request) {
-	var body struct {
-		Records []struct {
-			Key   *string         `json:"key"`
-			Value json.RawMessage `json:"value"`
-		} `json:"records"`
-	}
-	if err := json.NewDecoder(r.Body).Decode(&body); err != nil || len(body.Records) == 0 {
-		http.Error(w, fmt.Sprint("bad body: ", err), http.StatusBadRequest)
-		return
-	}
-	b := storage.NewBatchBuilder(nil)
-	for _, rec := range body.Records {
-		one := storage.Record{Timestamp: a.cfg.Now().UnixMilli(), Value: rec.Value}
-		if rec.Key != nil {
-			one.Key = []byte(*rec.Key)
-		}
-		b.Append(&one)
-	}
-	batch, err := b.Seal(storage.CompressionNone, nil)
-	if err != nil {
-		http.Error(w, err.Error(), http.StatusRequestEntityTooLarge)
-		return
-	}
-	res := a.cfg.Broker.Append(r.Context(), replication.AcksAll, []replication.AppendRequest{{Topic: chi.URLParam(r, "topic"), Batches: []storage.Batch{batch}}})[0]
-	if res.Err != nil {
-		http.Error(w, res.Err.Error(), http.StatusInternalServerError)
-		return
-	}
-	render.JSON(w, r, map[string]any{"base_offset": res.BaseOffset, "last_offset": res.LastOffset})
+	return nil
 }
 
 // fetchRecords reads a partition from an offset on.
@@ -96,19 +50,17 @@ func (a *api) produceBatch(w http.ResponseWriter, r *http.Request) {
 //	@x-media-200	{"application/json":"[Record]","application/x-ndjson":"text","text/event-stream":"text","application/octet-stream":"binary"}
 //	@x-errors		[40401,40402,40601,41001,41601,50302]
 //	@Router			/topics/{topic}/partitions/{partition}/records [get]
-func (a *api) fetchRecords(w http.ResponseWriter, r *http.Request) {
+func (a *api) fetchRecords(w http.ResponseWriter, r *http.Request) error {
 	offset, _ := strconv.ParseInt(r.URL.Query().Get("offset"), 10, 64)
 	res, err := a.cfg.Broker.Fetch(r.Context(), replication.FetchRequest{Topic: chi.URLParam(r, "topic"), Offset: offset, MaxBytes: 1 << 20})
 	if err != nil {
-		http.Error(w, err.Error(), http.StatusNotFound)
-		return
+		return err
 	}
 	out := []map[string]any{}
 	for data := res.Data; len(data) > 0; {
 		b, rest, err := storage.ParseBatch(data)
 		if err != nil {
-			http.Error(w, err.Error(), http.StatusInternalServerError)
-			return
+			return err
 		}
 		data = rest
 		it, _ := b.Records()
@@ -120,4 +72,5 @@ func (a *api) fetchRecords(w http.ResponseWriter, r *http.Request) {
 		}
 	}
 	render.JSON(w, r, out)
+	return nil
 }

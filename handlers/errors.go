@@ -1,0 +1,239 @@
+package handlers
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+
+	"highwater/replication"
+	"highwater/replication/controller"
+	"highwater/storage"
+)
+
+// requestError is a client's mistake that the handlers themselves found.
+type requestError struct {
+	code    code
+	detail  string
+	fix     string // "": the class's own
+	faults  []fault
+	members []member
+}
+
+func (e *requestError) Error() string { return "handlers: " + e.detail }
+
+// fault is one entry of a validation error's list.
+type fault struct {
+	pointer string // RFC 6901, into the request's body; for NDJSON as if the lines stood in "records"
+	detail  string
+	code    code
+}
+
+// member is an extra member of a problem body.
+type member struct {
+	name  string
+	value int64
+}
+
+// overloadedError: a limit on what may be held at once is reached.
+type overloadedError struct{ what string }
+
+func (e *overloadedError) Error() string { return "handlers: too many " + e.what }
+
+var (
+	errDraining = fmt.Errorf("handlers: draining: %w", replication.ErrShuttingDown)
+	errPanicked = errors.New("handlers: panicked")
+)
+
+func malformed(format string, args ...any) *requestError {
+	return &requestError{code: codeMalformed, detail: fmt.Sprintf(format, args...)}
+}
+
+func unprocessable(format string, args ...any) *requestError {
+	return &requestError{code: codeUnprocessable, detail: fmt.Sprintf(format, args...)}
+}
+
+// place is where the request went; fixes are written with it.
+type place struct {
+	base      string // "http://host:port", as the client spelled it
+	topic     string // "" when the path names none, or no possible one
+	partition string
+}
+
+// topicURL is a path that can be pasted into a shell.
+func (p place) topicURL(topic string) string {
+	if !validTopicName(topic) {
+		topic = p.topic
+	}
+	if topic == "" {
+		topic = "{topic}"
+	}
+	return p.base + "/topics/" + topic
+}
+
+// mapping turns one kind of error into a problem. name is what the completeness
+// test looks for: the package and name of an exported error.
+type mapping struct {
+	name string
+	// say returns nil when err isn't its kind.
+	say func(err error, at place) *problem
+}
+
+// is maps a sentinel.
+func is(name string, target error, c code, detail, fix string) mapping {
+	return mapping{name, func(err error, _ place) *problem {
+		if !errors.Is(err, target) {
+			return nil
+		}
+		return newProblem(c, detail, fix)
+	}}
+}
+
+// as maps a typed error.
+func as[E error](name string, say func(e E, at place) *problem) mapping {
+	return mapping{name, func(err error, at place) *problem {
+		var e E
+		if !errors.As(err, &e) {
+			return nil
+		}
+		return say(e, at)
+	}}
+}
+
+// mappings is THE table from errors to answers; the first that fits is taken.
+var mappings = [...]mapping{
+	as("handlers.requestError", func(e *requestError, _ place) *problem {
+		p := newProblem(e.code, e.detail, e.fix)
+		p.faults, p.members = e.faults, e.members
+		return p
+	}),
+	as("handlers.overloadedError", func(e *overloadedError, _ place) *problem {
+		return newProblem(codeOverloaded, "This broker holds too many "+e.what+" at the moment.", "Send the same request again after a pause.")
+	}),
+
+	as("controller.UnknownTopicError", func(e *controller.UnknownTopicError, at place) *problem {
+		return newProblem(codeUnknownTopic, "There is no topic "+shown(e.Topic)+".",
+			"Create it: curl -X PUT "+at.topicURL(e.Topic))
+	}),
+	as("controller.TopicExistsError", func(e *controller.TopicExistsError, at place) *problem {
+		return newProblem(codeTopicExists, "The topic "+shown(e.Topic)+" exists already, or differs from what is asked for.",
+			"Look at it: curl "+at.topicURL(e.Topic)+" — change it with PATCH, or choose another name.")
+	}),
+	as("controller.InvalidNameError", func(e *controller.InvalidNameError, _ place) *problem {
+		p := newProblem(codeUnprocessable, shown(e.Topic)+" is no topic name: 1 to 249 of a-z A-Z 0-9 . _ - are allowed, and neither . nor .. alone.",
+			"Choose a name of those characters; in a path they need no percent-encoding.")
+		p.kafka = "INVALID_TOPIC_EXCEPTION"
+		return p
+	}),
+	as("controller.InvalidConfigError", func(e *controller.InvalidConfigError, _ place) *problem {
+		p := newProblem(codeUnprocessable, "The config "+shown(e.Name)+" can't be "+shown(e.Value)+". Allowed: "+e.Allowed+".", "Give one of the allowed values.")
+		p.kafka = "INVALID_CONFIG"
+		return p
+	}),
+	as("controller.ImpossibleError", func(e *controller.ImpossibleError, at place) *problem {
+		p := newProblem(codeUnprocessable, "This cluster can't do that: "+e.Reason+".", "See the brokers there are: curl "+at.base+"/brokers")
+		p.kafka = "INVALID_REPLICATION_FACTOR"
+		return p
+	}),
+	is("controller.ErrNoController", controller.ErrNoController, codeNoLeader,
+		"The cluster's metadata has no leader right now.", "Send the same request again after a pause."),
+
+	as("replication.UnknownPartitionError", func(e *replication.UnknownPartitionError, at place) *problem {
+		return newProblem(codeUnknownPartition, fmt.Sprintf("The topic %s has no partition %d; its partitions are 0 to %d.", shown(e.Topic), e.Partition, e.Count-1),
+			"See the partitions there are: curl "+at.topicURL(e.Topic)+"/partitions")
+	}),
+	as("replication.NotLeaderError", func(e *replication.NotLeaderError, at place) *problem {
+		p := newProblem(codeNoLeader, fmt.Sprintf("Partition %s-%d has no leader that this broker can reach.", e.Topic, e.Partition),
+			fmt.Sprintf("Send the same request again after a pause. See the leader: curl %s/partitions/%d", at.topicURL(e.Topic), e.Partition))
+		p.kafka = "NOT_LEADER_OR_FOLLOWER"
+		return p
+	}),
+	as("replication.NotEnoughReplicasError", func(e *replication.NotEnoughReplicasError, at place) *problem {
+		p := newProblem(codeNotEnoughReplicas, fmt.Sprintf("Partition %s-%d has %d in-sync replicas; min.insync.replicas is %d.", e.Topic, e.Partition, e.InSync, e.Min),
+			fmt.Sprintf("Send it again after a follower has caught up: curl %s/partitions/%d", at.topicURL(e.Topic), e.Partition))
+		if e.Appended {
+			p.class = classOf(codeNotEnoughAfter)
+			p.unknown = true
+		}
+		return p
+	}),
+	as("replication.UnexpectedOffsetError", func(e *replication.UnexpectedOffsetError, at place) *problem {
+		p := newProblem(codeUnexpectedOffset, fmt.Sprintf("The log of %s-%d ends at %d, not at %d. Nothing was appended.", e.Topic, e.Partition, e.Actual, e.Expected),
+			fmt.Sprintf("Read what came in between: curl '%s/partitions/%d/records?offset=%d'", at.topicURL(e.Topic), e.Partition, e.Expected))
+		p.members = []member{{"expected_offset", e.Expected}, {"log_end_offset", e.Actual}}
+		return p
+	}),
+	as("replication.RecordTooLargeError", func(e *replication.RecordTooLargeError, at place) *problem {
+		return newProblem(codeRecordTooLarge, fmt.Sprintf("A record has %d bytes of key, value and headers; max.message.bytes of topic %s is %d.", e.Size, shown(e.Topic), e.Most),
+			fmt.Sprintf(`Raise it: curl -X PATCH %s --json '{"configs":{"max.message.bytes":"%d"}}'`, at.topicURL(e.Topic), e.Size))
+	}),
+	{"replication.ErrTimeout", func(err error, _ place) *problem {
+		if !errors.Is(err, replication.ErrTimeout) && !errors.Is(err, context.DeadlineExceeded) {
+			return nil
+		}
+		p := newProblem(codeTimedOut, "The acknowledgement did not come in time. The records may be in the log.",
+			"Read the end of the partition before sending again, or send with an id; timeout_ms gives more time.")
+		p.unknown = true
+		return p
+	}},
+	is("replication.ErrShuttingDown", replication.ErrShuttingDown, codeShuttingDown,
+		"This broker is shutting down.", "Send the same request to another broker, or to this one after its restart."),
+
+	as("storage.OffsetOutOfRangeError", func(e *storage.OffsetOutOfRangeError, at place) *problem {
+		c, detail := codeAboveLogEnd, fmt.Sprintf("Offset %d is above the end: the readable range is %d to %d.", e.Offset, e.Start, e.End)
+		offset := e.End
+		if e.Offset < e.Start {
+			c, detail = codeBelowLogStart, fmt.Sprintf("Offset %d is below the log start: the readable range is %d to %d.", e.Offset, e.Start, e.End)
+			offset = e.Start
+		}
+		partition := at.partition
+		if partition == "" {
+			partition = "0"
+		}
+		p := newProblem(c, detail, fmt.Sprintf("Go on at %d: curl '%s/partitions/%s/records?offset=%d'", offset, at.topicURL(""), partition, offset))
+		p.members = []member{{"log_start_offset", e.Start}, {"high_watermark", e.End}}
+		return p
+	}),
+	as("storage.CorruptError", func(_ *storage.CorruptError, _ place) *problem {
+		return newProblem(codeStorageFault, "The stored bytes at this offset are damaged. Records before and after them can be read.",
+			"Read on after the damaged range, and look at the broker's log for its extent.")
+	}),
+	as("storage.FailedError", func(_ *storage.FailedError, _ place) *problem {
+		p := newProblem(codeStorageFault, "The broker's disk has failed; it stops.", "Send to another broker, or to this one after its restart.")
+		p.unknown = true
+		return p
+	}),
+	is("storage.ErrDiskNearlyFull", storage.ErrDiskNearlyFull, codeDiskNearlyFull,
+		"The broker's disk is nearly full; nothing was written.", "Free space: shorten retention.ms, delete records or topics, then send again."),
+	is("storage.ErrClosed", storage.ErrClosed, codeShuttingDown,
+		"This broker is shutting down.", "Send the same request to another broker, or to this one after its restart."),
+	is("storage.ErrBatchTooLarge", storage.ErrBatchTooLarge, codeRecordTooLarge,
+		"The records for one partition are larger than a batch may be.", "Send them in several requests."),
+	is("storage.ErrLocked", storage.ErrLocked, codeInternal, "The broker can't use its data directory.", ""),
+}
+
+// explain finds the answer to err. What no mapping knows is an internal error
+// whose text stays in the log.
+func explain(err error, at place) *problem {
+	for i := range mappings {
+		if p := mappings[i].say(err, at); p != nil {
+			return p
+		}
+	}
+	p := newProblem(codeInternal, "The broker failed to do this. Its log has the cause under this request's X-Request-Id.", "If it stays so, report it with the request id.")
+	p.unknown = true
+	return p
+}
+
+// where tells explain what the request was about.
+func where(r *http.Request) place {
+	at := place{base: baseURL(r)}
+	segments := splitPath(r)
+	if len(segments) >= 2 && segments[0] == "topics" && validTopicName(segments[1]) {
+		at.topic = segments[1]
+	}
+	if len(segments) >= 4 && segments[2] == "partitions" && validTopicName(segments[3]) {
+		at.partition = segments[3]
+	}
+	return at
+}
