@@ -1,0 +1,43 @@
+# Everything that is run by hand or by .ci/run. Tools are pinned here and built
+# by the Go command; nothing is installed into the tree.
+VERSION       ?= 0.1.0
+GOLANGCI_LINT ?= go run github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
+FUZZTIME      ?= 1m
+LDFLAGS       := -s -w -X main.version=$(VERSION)
+
+.PHONY: help build test race lint fuzz bench bench-compare openapi ci clean
+
+help: ## this list
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
+
+build: ## the static binary, bin/highwater
+	CGO_ENABLED=0 go build -trimpath -ldflags '$(LDFLAGS)' -o bin/highwater ./server
+
+test: ## what the README says
+	go test ./...
+
+race: ## the same under the race detector
+	go test -race ./...
+
+lint: ## vet, gofmt, golangci-lint with the import walls
+	go vet ./...
+	@test -z "$$(gofmt -l $$(git ls-files '*.go'))" || { gofmt -l $$(git ls-files '*.go'); echo 'run gofmt -w on these'; exit 1; }
+	$(GOLANGCI_LINT) run ./...
+
+fuzz: ## every fuzz target for FUZZTIME each (FUZZTIME=10m)
+	scripts/fuzz.sh $(FUZZTIME)
+
+bench: ## the benchmarks behind docs/PERFORMANCE.md
+	scripts/bench/run.sh
+
+bench-compare: ## compare Go benchmarks with another commit (REF=main~1)
+	scripts/bench/compare.sh $(REF)
+
+openapi: ## make openapi/openapi.json again from the annotations
+	go generate ./openapi
+
+ci: ## all that has to pass
+	.ci/run
+
+clean:
+	rm -rf bin .cache
