@@ -10,7 +10,9 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/rs/zerolog"
 
+	"highwater/openapi"
 	"highwater/replication"
+	"highwater/web"
 )
 
 // DefaultMaxRequestBytes bounds an expanded request body when Config leaves it
@@ -58,6 +60,9 @@ func newAPI(cfg Config) *api {
 		bodies:  limit{most: max(maxBodyBytesInFlight, 2*cfg.MaxRequestBytes)},
 	}
 	a.metrics.watch(a)
+	a.document = newDocument(cfg.AdvertiseURL)
+	a.docs = newSite(openapi.UI(), docsPolicy)
+	a.console = newSite(web.Console(), consolePolicy)
 	a.mux = newMux(a, a.routes())
 	return a
 }
@@ -67,9 +72,12 @@ type api struct {
 	cfg     Config
 	mux     http.Handler
 	metrics *metrics
-	waiters limit         // of requests that wait: long-polls and tails
-	bodies  limit         // of expanded request bodies held in memory, in bytes
-	sticky  atomic.Uint32 // spreads the keyless batches over the partitions
+	// The pages and the written contract, as they are sent.
+	document      *staticFile
+	docs, console *site
+	waiters       limit         // of requests that wait: long-polls and tails
+	bodies        limit         // of expanded request bodies held in memory, in bytes
+	sticky        atomic.Uint32 // spreads the keyless batches over the partitions
 }
 
 // draining says whether the broker has begun to shut down.

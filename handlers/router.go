@@ -31,7 +31,7 @@ type route struct {
 // routes is the whole table, room by room. The OpenAPI document is compared
 // with it, each way.
 func (a *api) routes() []route {
-	return slices.Concat(a.produceRoutes(), a.readRoutes(), a.frameRoutes())
+	return slices.Concat(a.produceRoutes(), a.readRoutes(), a.docsRoutes(), a.consoleRoutes(), a.frameRoutes())
 }
 
 func (a *api) frameRoutes() []route {

@@ -35,6 +35,8 @@ const (
 //	@tag.description		Create, look at, change and delete topics.
 //	@tag.name				cluster
 //	@tag.description		Brokers, health and metrics.
+//	@tag.name				about
+//	@tag.description		This document, the pages, and what the problem types mean.
 func main() {
 	os.Exit(realMain(os.Args[1:]))
 }
