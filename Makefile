@@ -5,7 +5,7 @@ GOLANGCI_LINT ?= go run github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v
 FUZZTIME      ?= 1m
 LDFLAGS       := -s -w -X main.version=$(VERSION)
 
-.PHONY: help build test race lint fuzz bench bench-compare openapi ci clean
+.PHONY: help build test race lint fuzz bench bench-quick bench-compare openapi ci clean
 
 help: ## this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -27,8 +27,11 @@ lint: ## vet, gofmt, golangci-lint with the import walls
 fuzz: ## every fuzz target for FUZZTIME each (FUZZTIME=10m)
 	scripts/fuzz.sh $(FUZZTIME)
 
-bench: ## the benchmarks behind docs/PERFORMANCE.md
-	scripts/bench/run.sh
+bench: ## measure the targets and write docs/PERFORMANCE.md (12 minutes)
+	go run ./scripts/bench
+
+bench-quick: ## the same in a few seconds, for whether it runs; prints
+	go run ./scripts/bench -quick
 
 bench-compare: ## compare Go benchmarks with another commit (REF=main~1)
 	scripts/bench/compare.sh $(REF)

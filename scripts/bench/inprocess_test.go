@@ -52,6 +52,7 @@ func wholeBroker(b *testing.B) http.Handler {
 	if err := broker.Start(ctx); err != nil {
 		b.Fatal(err)
 	}
+	loop(broker.Run)
 	b.Cleanup(func() {
 		stop()
 		loops.Wait()
