@@ -1,0 +1,57 @@
+package main
+
+import (
+	"encoding/json"
+	"net/http"
+	"net/http/httptest"
+	"testing"
+)
+
+// TestGate: a starting broker is alive, not ready, and says to come back.
+func TestGate(t *testing.T) {
+	g := newGate()
+	call := func(path string) *httptest.ResponseRecorder {
+		w := httptest.NewRecorder()
+		g.ServeHTTP(w, httptest.NewRequest("GET", path, nil))
+		return w
+	}
+	if w := call("/healthz"); w.Code != 200 {
+		t.Errorf("healthz while starting: %d", w.Code)
+	}
+	for _, path := range []string{"/readyz", "/topics/a", "/metrics"} {
+		w := call(path)
+		var problem struct {
+			Status    int    `json:"status"`
+			Code      int    `json:"error_code"`
+			Retriable bool   `json:"retriable"`
+			Fix       string `json:"fix"`
+			Outcome   string `json:"outcome"`
+		}
+		if err := json.Unmarshal(w.Body.Bytes(), &problem); err != nil {
+			t.Fatal(err)
+		}
+		if w.Code != 503 || problem.Status != 503 || problem.Code/100 != 503 || !problem.Retriable || problem.Fix == "" ||
+			problem.Outcome != "not_written" || w.Header().Get("Retry-After") == "" {
+			t.Errorf("%s while starting: %d %s", path, w.Code, w.Body)
+		}
+	}
+	g.open(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusTeapot) }))
+	if w := call("/topics/a"); w.Code != http.StatusTeapot || w.Header().Get("Connection") != "" || g.ready() != nil {
+		t.Errorf("open: %d %v", w.Code, g.ready())
+	}
+	g.drain()
+	if w := call("/topics/a"); w.Code != http.StatusTeapot || w.Header().Get("Connection") != "close" || g.ready() == nil {
+		t.Errorf("draining: %d %q %v", w.Code, w.Header(), g.ready())
+	}
+}
+
+// TestGateStaysDraining: a signal during the start must not be undone by the
+// start's own end.
+func TestGateStaysDraining(t *testing.T) {
+	g := newGate()
+	g.drain()
+	g.open(http.NotFoundHandler())
+	if g.ready() == nil {
+		t.Error("a draining broker says that it is ready")
+	}
+}
