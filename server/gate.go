@@ -48,11 +48,6 @@ func (g *gate) ready() error {
 
 // ServeHTTP passes the request on, or answers for a broker that isn't up yet.
 func (g *gate) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	if g.state.Load() == &errDraining {
-		// Each connection ends behind its answer, so that no client sends a
-		// request into one that is about to be cut. HTTP/2 says GOAWAY instead.
-		w.Header().Set("Connection", "close")
-	}
 	if next := g.next.Load(); next != nil {
 		(*next).ServeHTTP(w, r)
 		return
@@ -62,7 +57,7 @@ func (g *gate) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		_, _ = w.Write([]byte("ok\n"))
 		return
 	}
-	body := unavailable("This broker is starting: it is recovering its logs.", "Retry when GET /readyz answers 200.")
+	body := whileStarting().body()
 	w.Header().Set("Content-Type", "application/problem+json")
 	w.Header().Set("Content-Length", strconv.Itoa(len(body)))
 	w.Header().Set("Retry-After", "1")
@@ -71,9 +66,29 @@ func (g *gate) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	_, _ = w.Write(body)
 }
 
-// unavailable is the problem body of a broker that takes no request now; nothing
-// was written.
-func unavailable(detail, fix string) []byte {
+// refusal is a request that is turned away before the handlers see it. Slug, code
+// and Kafka name are those of the handlers' table of errors.
+type refusal struct {
+	slug, title string
+	code        int
+	kafka       string
+	detail, fix string
+}
+
+// whileStarting is the answer of a broker whose partitions have no leader yet.
+func whileStarting() refusal {
+	return refusal{"no-leader", "No leader right now", 50302, "LEADER_NOT_AVAILABLE",
+		"This broker is starting: it is recovering its logs.", "Retry when GET /readyz answers 200."}
+}
+
+// whenFull is the answer to a connection that is one too many.
+func whenFull() refusal {
+	return refusal{"overloaded", "Broker is overloaded", 50306, "THROTTLING_QUOTA_EXCEEDED",
+		"Every connection of this broker is taken.", "Retry after a second, reuse connections, or start the broker with a higher --max-connections."}
+}
+
+// body is the problem document; nothing was written.
+func (r refusal) body() []byte {
 	body, err := json.Marshal(struct {
 		Type      string `json:"type"`
 		Title     string `json:"title"`
@@ -85,8 +100,7 @@ func unavailable(detail, fix string) []byte {
 		Retriable bool   `json:"retriable"`
 		Fix       string `json:"fix"`
 		Outcome   string `json:"outcome"`
-	}{"/problems/broker-unavailable", "Broker unavailable", http.StatusServiceUnavailable, detail, 50305, detail,
-		"BROKER_NOT_AVAILABLE", true, fix, "not_written"})
+	}{"/problems/" + r.slug, r.title, http.StatusServiceUnavailable, r.detail, r.code, r.detail, r.kafka, true, r.fix, "not_written"})
 	if err != nil {
 		panic(err) // plain strings and numbers
 	}

@@ -36,12 +36,12 @@ func TestGate(t *testing.T) {
 		}
 	}
 	g.open(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusTeapot) }))
-	if w := call("/topics/a"); w.Code != http.StatusTeapot || w.Header().Get("Connection") != "" || g.ready() != nil {
+	if w := call("/topics/a"); w.Code != http.StatusTeapot || g.ready() != nil {
 		t.Errorf("open: %d %v", w.Code, g.ready())
 	}
 	g.drain()
-	if w := call("/topics/a"); w.Code != http.StatusTeapot || w.Header().Get("Connection") != "close" || g.ready() == nil {
-		t.Errorf("draining: %d %q %v", w.Code, w.Header(), g.ready())
+	if w := call("/topics/a"); w.Code != http.StatusTeapot || g.ready() == nil {
+		t.Errorf("draining: %d %v", w.Code, g.ready())
 	}
 }
 

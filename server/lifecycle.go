@@ -104,10 +104,12 @@ func (p *process) stop(grace time.Duration, stopLoops func() error) (errs stopEr
 	ctx, cancel := context.WithTimeout(context.Background(), grace)
 	defer cancel()
 
-	// 1. Say so: readyz is false and answers end their connections.
+	// 1. Say so: readyz is false.
 	p.gate.drain()
-	// 2. Streams end in order, long polls are answered, new produces get 50305.
-	//    Shutdown below would wait for streams for ever.
+	// 2. Streams end in order, long polls are answered, new produces get 50305, and
+	//    each connection ends behind its answer, so that no client sends a request
+	//    into one that is about to be cut. Shutdown below would wait for streams
+	//    for ever.
 	close(p.draining)
 	// 3. Requests in flight get their answer; the port closes. The loops still
 	//    run: an acks=-1 produce is waiting for the store's fsync.
@@ -158,6 +160,6 @@ func (p *process) replicationConfig() replication.Config {
 
 func (p *process) handlersConfig() handlers.Config {
 	return handlers.Config{Broker: p.broker, Logger: p.log, Metrics: p.metrics, Version: version, AdvertiseURL: p.url,
-		DefaultAcks: replication.Acks(p.cfg.DefaultAcks), MaxRequestBytes: int64(p.cfg.MaxRequest), Now: time.Now,
-		Draining: p.draining, Ready: p.gate.ready}
+		DefaultAcks: replication.Acks(p.cfg.DefaultAcks), MaxRequestBytes: int64(p.cfg.MaxRequest), AutoCreateTopics: p.cfg.AutoCreateTopics,
+		Now: time.Now, Draining: p.draining, Ready: p.gate.ready}
 }

@@ -26,7 +26,7 @@ const (
 	keepAliveCount    = 4
 )
 
-const refusal = "HTTP/1.1 503 Service Unavailable\r\nContent-Type: application/problem+json\r\nRetry-After: 1\r\nConnection: close\r\nContent-Length: %d\r\n\r\n%s"
+const rawRefusal = "HTTP/1.1 503 Service Unavailable\r\nContent-Type: application/problem+json\r\nRetry-After: 1\r\nConnection: close\r\nContent-Length: %d\r\n\r\n%s"
 
 // listener hands out at most `most` open connections. Beyond that a connection
 // is accepted, told 503 and closed: a client waiting in the kernel's queue would
@@ -100,8 +100,8 @@ func (l *listener) refuse(tcp *net.TCPConn) {
 		defer func() { <-l.slots }()
 		defer func() { _ = tcp.Close() }()
 		_ = tcp.SetDeadline(time.Now().Add(refusalTimeout))
-		body := unavailable("Every connection of this broker is taken.", "Retry after a second, or raise --max-connections.")
-		if _, err := fmt.Fprintf(tcp, refusal, len(body), body); err != nil {
+		body := whenFull().body()
+		if _, err := fmt.Fprintf(tcp, rawRefusal, len(body), body); err != nil {
 			return
 		}
 		// Closing with unread bytes would reset the connection under the answer.
