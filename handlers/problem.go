@@ -8,8 +8,6 @@ import (
 	"strings"
 	"time"
 	"unicode/utf8"
-
-	"github.com/go-json-experiment/json/jsontext"
 )
 
 // problem is an error as a client sees it: RFC 9457 plus the dialect's
@@ -200,8 +198,7 @@ func problemType(r *http.Request) string {
 
 // appendString appends s as a JSON string; bytes that are no UTF-8 become U+FFFD.
 func appendString(dst []byte, s string) []byte {
-	dst, _ = jsontext.AppendQuote(dst, s) // the only error is about invalid UTF-8, and it still quotes
-	return dst
+	return appendJSONString(dst, strings.ToValidUTF8(s, "\uFFFD"))
 }
 
 // maxShownBytes bounds what an error text quotes of a request.

@@ -1,0 +1,211 @@
+package handlers
+
+import (
+	"net/http"
+	"strconv"
+	"sync"
+
+	"highwater/replication"
+)
+
+// answerPool holds buffers for answers that are appended by hand.
+var answerPool = sync.Pool{New: func() any { b := make([]byte, 0, 4<<10); return &b }}
+
+// maxPooledAnswer: larger buffers go back to the garbage collector.
+const maxPooledAnswer = 1 << 20
+
+// answerProduce says what became of the records: 200, 202 for acks=0, 207 when
+// some failed, the reason's own status when all did.
+func (a *api) answerProduce(w http.ResponseWriter, r *http.Request, p *produceRequest, plan *plan, results []replication.AppendResult) error {
+	status := http.StatusOK
+	if p.acks == replication.AcksNone {
+		status = http.StatusAccepted
+	}
+	failures := explainResults(r, results)
+	if failures != nil {
+		if one := commonFailure(failures); one != nil {
+			return answered{one}
+		}
+		if allFailed(failures) {
+			return answered{manyReasons(plan, results, failures)}
+		}
+		status = http.StatusMultiStatus
+	}
+	for i := range results {
+		if results[i].Err == nil {
+			a.metrics.produced.Add(float64(plan.parts[i].records))
+		}
+	}
+	buf := answerPool.Get().(*[]byte)
+	out := append((*buf)[:0], '{')
+	if !p.summary || failures != nil {
+		out = append(out, `"offsets":`...)
+		out = appendOffsets(out, plan, results, failures)
+		out = append(out, ',')
+	}
+	out = append(out, `"partitions":`...)
+	out = appendPartitions(out, plan, results, failures)
+	out = append(out, `,"acks":`...)
+	out = strconv.AppendInt(out, int64(p.acks), 10)
+	out = append(out, `,"key_schema_id":null,"value_schema_id":null}`...)
+	out = append(out, '\n')
+	h := w.Header()
+	h["Content-Type"] = produceAnswerType(r)
+	h["Content-Length"] = []string{strconv.Itoa(len(out))}
+	if p.leader != "" {
+		h["Highwater-Leader"] = []string{p.leader}
+	}
+	w.WriteHeader(status)
+	_, err := w.Write(out)
+	if cap(out) <= maxPooledAnswer {
+		*buf = out
+		answerPool.Put(buf)
+	}
+	return err
+}
+
+// Labels of a produce's answer, shared and never appended to.
+var (
+	labelJSON  = []string{typeJSON}
+	labelKafka = []string{typeKafka}
+)
+
+// produceAnswerType labels the answer, which has one form: an append that was
+// done is never refused for its Accept header. Clients of the dialect, who name
+// its types, see theirs.
+func produceAnswerType(r *http.Request) []string {
+	if len(r.Header["Accept"]) == 0 {
+		return labelJSON
+	}
+	label, err := negotiate(r, typeJSON, typeKafka, typeKafkaJSON, typeKafkaBinary, typeKafkaText)
+	switch {
+	case err != nil || label == typeJSON:
+		return labelJSON
+	case label == typeKafka:
+		return labelKafka
+	}
+	return []string{label}
+}
+
+// explainResults is nil when all went well, else the problem of each partition
+// that failed.
+func explainResults(r *http.Request, results []replication.AppendResult) []*problem {
+	var out []*problem
+	for i := range results {
+		if results[i].Err == nil {
+			continue
+		}
+		if out == nil {
+			out = make([]*problem, len(results))
+		}
+		out[i] = explain(results[i].Err, where(r))
+		// What the partition says about the outcome is truer than the table.
+		out[i].unknown = results[i].Unknown
+	}
+	return out
+}
+
+// commonFailure is the problem when every partition failed for one reason.
+func commonFailure(failures []*problem) *problem {
+	first := failures[0]
+	for _, f := range failures {
+		if f == nil || first == nil || f.code != first.code || f.unknown != first.unknown {
+			return nil
+		}
+	}
+	return first
+}
+
+func allFailed(failures []*problem) bool {
+	for _, f := range failures {
+		if f == nil {
+			return false
+		}
+	}
+	return true
+}
+
+// manyReasons is the problem when all failed, for different reasons: the gravest
+// gives the status, an unknown outcome being graver than any known one, and
+// "offsets" tells each record's own.
+func manyReasons(plan *plan, results []replication.AppendResult, failures []*problem) *problem {
+	worst := *failures[0]
+	for _, f := range failures[1:] {
+		if f.unknown && !worst.unknown || f.unknown == worst.unknown && f.code > worst.code {
+			worst = *f
+		}
+	}
+	worst.detail += " Other partitions failed for other reasons."
+	worst.results = appendOffsets(nil, plan, results, failures)
+	return &worst
+}
+
+// appendOffsets renders a line for each record, in the order of the request.
+func appendOffsets(out []byte, plan *plan, results []replication.AppendResult, failures []*problem) []byte {
+	out = append(out, '[')
+	for i, s := range plan.slots {
+		if i > 0 {
+			out = append(out, ',')
+		}
+		out = append(out, `{"partition":`...)
+		out = strconv.AppendInt(out, int64(plan.parts[s.part].partition), 10)
+		if failures != nil && failures[s.part] != nil {
+			out = appendFailure(append(out, `,"offset":-1`...), failures[s.part])
+			continue
+		}
+		offset := results[s.part].BaseOffset
+		if offset >= 0 {
+			offset += int64(s.index)
+		}
+		out = append(out, `,"offset":`...)
+		out = strconv.AppendInt(out, offset, 10)
+		out = append(out, `,"error_code":null,"error":null}`...)
+	}
+	return append(out, ']')
+}
+
+// appendFailure renders why a record or a partition failed, and closes its object.
+func appendFailure(out []byte, f *problem) []byte {
+	out = append(out, `,"error_code":`...)
+	out = strconv.AppendInt(out, int64(f.code), 10)
+	out = append(out, `,"error":`...)
+	out = appendString(out, f.detail)
+	out = append(out, `,"kafka_error":`...)
+	out = appendString(out, f.kafka)
+	out = append(out, `,"retriable":`...)
+	out = strconv.AppendBool(out, f.retriable)
+	out = append(out, `,"outcome":"`...)
+	out = append(out, outcome(f.unknown)...)
+	return append(out, '"', '}')
+}
+
+// appendPartitions renders a line for each partition that the request touched.
+func appendPartitions(out []byte, plan *plan, results []replication.AppendResult, failures []*problem) []byte {
+	out = append(out, '[')
+	for i := range results {
+		if i > 0 {
+			out = append(out, ',')
+		}
+		res := &results[i]
+		out = append(out, `{"partition":`...)
+		out = strconv.AppendInt(out, int64(plan.parts[i].partition), 10)
+		if failures != nil && failures[i] != nil {
+			out = appendFailure(append(out, `,"base_offset":-1,"last_offset":-1`...), failures[i])
+			continue
+		}
+		out = append(out, `,"base_offset":`...)
+		out = strconv.AppendInt(out, res.BaseOffset, 10)
+		out = append(out, `,"last_offset":`...)
+		out = strconv.AppendInt(out, res.LastOffset, 10)
+		out = append(out, `,"leader_epoch":`...)
+		out = strconv.AppendInt(out, int64(res.LeaderEpoch), 10)
+		out = append(out, `,"high_watermark":`...)
+		out = strconv.AppendInt(out, res.HighWatermark, 10)
+		out = append(out, `,"in_sync_replicas":`...)
+		out = strconv.AppendInt(out, int64(res.InSyncReplicas), 10)
+		out = append(out, `,"durability":"`...)
+		out = append(out, res.Durability...)
+		out = append(out, `"}`...)
+	}
+	return append(out, ']')
+}

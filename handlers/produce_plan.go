@@ -1,0 +1,164 @@
+package handlers
+
+import (
+	"fmt"
+	"strconv"
+	"sync"
+
+	"highwater/replication"
+	"highwater/storage"
+)
+
+const (
+	// maxBatchBytes and maxBatchRecords close a batch and open the next: a fetch
+	// decodes whole batches, so they must not be much larger than an answer.
+	maxBatchBytes   = 1 << 20
+	maxBatchRecords = 10_000
+)
+
+// plan is what one request will append: a list of batches for each partition it
+// touches. Nothing of it is visible before the whole request is found good.
+type plan struct {
+	produceRules
+	parts []partPlan
+	// place maps a partition to its index in parts plus one.
+	place  []int32
+	slots  []slot // one a record, in request order
+	count  int    // records so far, good or not
+	faults []fault
+	// faultCount counts all, faults keeps the first maxShownFaults.
+	faultCount int
+	room       int // bytes to provide for a partition's first batch
+}
+
+// slot is where a record of the request went.
+type slot struct {
+	part  int32 // index in plan.parts
+	index int32 // among the request's records for that partition
+}
+
+type partPlan struct {
+	partition int32
+	builder   storage.BatchBuilder
+	batches   []storage.Batch
+	records   int32
+}
+
+// planPool keeps plans with their slices; it is a cache, not state.
+var planPool = sync.Pool{New: func() any { return new(plan) }}
+
+func newPlan(rules *produceRules, bodyBytes int) *plan {
+	p := planPool.Get().(*plan)
+	p.produceRules = *rules
+	if cap(p.place) < int(rules.partitions) {
+		p.place = make([]int32, rules.partitions)
+	}
+	p.place = p.place[:rules.partitions]
+	p.room = bodyBytes
+	if rules.fixed == anyPartition {
+		p.room /= int(rules.partitions)
+	}
+	// A record takes about as much in a batch as in JSON, the header comes on top.
+	p.room = min(p.room, maxBatchBytes) + storage.BatchHeaderSize + 64
+	return p
+}
+
+// maxPooledSlots bounds what a pooled plan keeps of a huge request.
+const maxPooledSlots = 1 << 16
+
+// release gives the plan back. Its batches belong to the log by now.
+func (p *plan) release() {
+	for i := range p.parts {
+		p.place[p.parts[i].partition] = 0
+		p.parts[i] = partPlan{}
+	}
+	p.parts = p.parts[:0]
+	if cap(p.slots) > maxPooledSlots {
+		p.slots = nil
+	}
+	p.slots = p.slots[:0]
+	p.count, p.faults, p.faultCount = 0, nil, 0
+	planPool.Put(p)
+}
+
+// add appends rec to a partition's batches.
+func (p *plan) add(partition int32, rec *storage.Record) error {
+	i := p.place[partition] - 1
+	if i < 0 {
+		i = int32(len(p.parts))
+		p.place[partition] = i + 1
+		p.parts = append(p.parts, partPlan{partition: partition, builder: *storage.NewBatchBuilder(make([]byte, 0, p.room))})
+	}
+	part := &p.parts[i]
+	if n := part.builder.Len(); n > 0 && (part.builder.Size() >= maxBatchBytes || n >= maxBatchRecords) {
+		if err := part.seal(p.compression); err != nil {
+			return err
+		}
+	}
+	part.builder.Append(rec)
+	p.slots = append(p.slots, slot{part: i, index: part.records})
+	part.records++
+	return nil
+}
+
+func (part *partPlan) seal(c storage.Compression) error {
+	b, err := part.builder.Seal(c, nil)
+	if err != nil {
+		return err
+	}
+	part.batches = append(part.batches, b)
+	return nil
+}
+
+// requests seals what is open and returns what to append.
+func (p *plan) requests(expected *int64) ([]replication.AppendRequest, error) {
+	out := make([]replication.AppendRequest, len(p.parts))
+	for i := range p.parts {
+		part := &p.parts[i]
+		if err := part.seal(p.compression); err != nil {
+			return nil, err
+		}
+		out[i] = replication.AppendRequest{Topic: p.topic, Partition: part.partition, Batches: part.batches, ExpectedOffset: expected}
+	}
+	return out, nil
+}
+
+// faultf notes what is wrong with record i; member is "" or as in "/value".
+func (p *plan) faultf(c code, i int, member, format string, args ...any) {
+	p.note(fault{pointer: "/records/" + strconv.Itoa(i) + member, detail: fmt.Sprintf(format, args...), code: c})
+}
+
+func (p *plan) note(f fault) {
+	p.faultCount++
+	if len(p.faults) < maxShownFaults {
+		p.faults = append(p.faults, f)
+	}
+}
+
+// verdict is nil when every record is good, else the refusal of the request. Its
+// code is the faults' own when they share one, 40001 when one is malformed, else
+// 42201: nothing was written in any case.
+func (p *plan) verdict() error {
+	if p.faultCount == 0 {
+		if p.count == 0 {
+			return unprocessable("The request holds no record.")
+		}
+		return nil
+	}
+	first := p.faults[0]
+	c := first.code
+	for _, f := range p.faults {
+		if f.code == codeMalformed {
+			c = codeMalformed
+			break
+		}
+		if f.code != c {
+			c = codeUnprocessable
+		}
+	}
+	detail := first.pointer + ": " + first.detail
+	if n := p.faultCount - 1; n > 0 {
+		detail += fmt.Sprintf(" (and %d more)", n)
+	}
+	return &requestError{code: c, detail: detail, faults: p.faults}
+}

@@ -1,0 +1,205 @@
+package handlers
+
+import (
+	"bytes"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"unicode/utf8"
+
+	"highwater/replication"
+	"highwater/storage"
+)
+
+const (
+	// recordHeaderPrefix begins the HTTP headers that become record headers. The
+	// rest of the name, in lower case, is the record header's.
+	recordHeaderPrefix = "Record-Header-"
+	// contentTypeHeader is the record header that keeps a raw value's media type.
+	contentTypeHeader = "content-type"
+)
+
+func (a *api) postRecord(w http.ResponseWriter, r *http.Request) error {
+	return a.produceRaw(w, r, rawParams)
+}
+
+func (a *api) postPartitionRecord(w http.ResponseWriter, r *http.Request) error {
+	return a.produceRaw(w, r, rawPartition)
+}
+
+// produceRaw appends one record whose value is the body, whatever it holds.
+func (a *api) produceRaw(w http.ResponseWriter, r *http.Request, known []string) error {
+	p, err := a.produceTarget(r)
+	if err != nil {
+		return err
+	}
+	headers, err := rawHeaders(r)
+	if err != nil {
+		return err
+	}
+	q := queryParams(r, known...)
+	p.ask(q, a, false)
+	rec := storage.Record{Timestamp: p.rules.now, Key: rawKey(q), Headers: headers}
+	if ms := q.timestamp("timestamp", a.cfg.Now()); ms != nil {
+		rec.Timestamp = *ms
+	}
+	named := int32(q.integer("partition", int64(p.rules.fixed), 0, 1<<31-1))
+	if err := q.err(); err != nil {
+		return err
+	}
+	if named >= p.rules.partitions {
+		return &replication.UnknownPartitionError{Topic: p.rules.topic, Partition: named, Count: int(p.rules.partitions)}
+	}
+	id, err := rawID(r)
+	if err != nil {
+		return err
+	}
+	if id != nil {
+		rec.Headers = append(rec.Headers, storage.Header{Key: idHeaderBytes, Value: id})
+	}
+	if p.rules.needKey && rec.Key == nil {
+		return unprocessable("The topic %s is compacted (cleanup.policy): every record needs a key, here as ?key=….", shown(p.rules.topic))
+	}
+	if size := recordBytes(&rec) + int(max(r.ContentLength, 0)); r.Header["Content-Encoding"] == nil && size > p.rules.maxRecordBytes {
+		return &replication.RecordTooLargeError{Topic: p.rules.topic, Size: size, Most: p.rules.maxRecordBytes}
+	}
+	body, err := a.readBody(w, r, a.cfg.MaxRequestBytes)
+	if err != nil {
+		return err
+	}
+	plan := newPlan(&p.rules, len(body.data))
+	defer plan.release()
+	err = plan.addRaw(&rec, body.data, named, id)
+	body.release()
+	if err != nil {
+		return err
+	}
+	return a.appendPlan(w, r, p, plan)
+}
+
+// addRaw completes the record with its value and plans it.
+func (p *plan) addRaw(rec *storage.Record, value []byte, named int32, id []byte) error {
+	rec.Value = nonNil(value)
+	if size := recordBytes(rec); size > p.maxRecordBytes {
+		return &replication.RecordTooLargeError{Topic: p.topic, Size: size, Most: p.maxRecordBytes}
+	}
+	if isJSONText(value) {
+		rec.Attributes = storage.FlagValueJSON
+		if !hasLineBreak(value) {
+			rec.Attributes |= storage.FlagValueOneLine
+		}
+	}
+	partition := p.sticky
+	switch {
+	case named != anyPartition:
+		partition = named
+	case rec.Key != nil:
+		partition = partitionForKey(rec.Key, p.partitions)
+	case id != nil:
+		partition = partitionForKey(id, p.partitions)
+	}
+	p.count++
+	return p.add(partition, rec)
+}
+
+// rawKey reads ?key=, in the form that key_format names.
+func rawKey(q *params) []byte {
+	format := q.payloadParam("key_format", formatString)
+	text, ok := q.text("key")
+	if !ok {
+		return nil
+	}
+	key := nonNil([]byte(text))
+	switch {
+	case format == formatBinary:
+		out, ok := parseBase64(nil, key)
+		if !ok {
+			q.faultf("key", "It is no base64 (RFC 4648, section 4, with padding; a + is %%2B in a query).")
+		}
+		return nonNil(out)
+	case format == formatJSON && !isJSONText(key):
+		q.faultf("key", "It is no JSON text, which key_format=json asks for.")
+	case format == formatString && !utf8.Valid(key):
+		q.faultf("key", "It is not UTF-8; with key_format=binary a key is base64.")
+	}
+	return key
+}
+
+// rawID is the record's id from Message-Id or Idempotency-Key, nil for none.
+func rawID(r *http.Request) ([]byte, error) {
+	text, err := singleHeader(r, "Message-Id")
+	if err != nil {
+		return nil, err
+	}
+	prefix, err := idempotencyKey(r)
+	switch {
+	case err != nil:
+		return nil, err
+	case text != "" && prefix != "":
+		return nil, malformed("Message-Id and Idempotency-Key both give the record its id: send one of the two.")
+	case prefix != "":
+		return []byte(prefix + "0"), nil
+	case text == "":
+		return nil, nil
+	}
+	if fault := idFault([]byte(text)); fault != "" {
+		return nil, malformed("Message-Id: %s", fault)
+	}
+	return []byte(text), nil
+}
+
+// rawHeaders are the record headers that a raw request brings: its content type,
+// unless that is curl's default, then Record-Header-… in the order of their names.
+func rawHeaders(r *http.Request) ([]storage.Header, error) {
+	var out []storage.Header
+	switch lines := r.Header["Content-Type"]; {
+	case len(lines) > 1:
+		return nil, unsupportedType("The request has several Content-Type lines.")
+	case len(lines) == 1 && isCloudEvent(lines[0]), r.Header["Ce-Specversion"] != nil:
+		return nil, unsupportedType("CloudEvents are not supported by this version.")
+	case len(lines) == 1 && !isForm(lines[0]):
+		if !utf8.ValidString(lines[0]) {
+			return nil, malformed("The Content-Type is not UTF-8.")
+		}
+		out = append(out, storage.Header{Key: []byte(contentTypeHeader), Value: []byte(lines[0])})
+	}
+	var names []string
+	for name := range r.Header {
+		if strings.HasPrefix(name, recordHeaderPrefix) {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	for _, name := range names {
+		key := []byte(strings.ToLower(name[len(recordHeaderPrefix):]))
+		if len(key) == 0 || bytes.Equal(key, idHeaderBytes) {
+			return nil, malformed("The header %s names no record header that a client may set.", shown(name))
+		}
+		for _, text := range r.Header[name] {
+			if !utf8.ValidString(text) {
+				return nil, malformed("The header %s is not UTF-8.", shown(name))
+			}
+			out = append(out, storage.Header{Key: key, Value: nonNil([]byte(text))})
+		}
+	}
+	return out, nil
+}
+
+// isForm says whether a Content-Type is the one that curl sends unasked.
+func isForm(line string) bool {
+	name, _, _ := strings.Cut(line, ";")
+	return strings.EqualFold(strings.TrimSpace(name), typeForm)
+}
+
+func isCloudEvent(line string) bool {
+	return strings.HasPrefix(strings.ToLower(strings.TrimSpace(line)), "application/cloudevents")
+}
+
+func tooLargeText(size, most int) string {
+	return fmt.Sprintf("It has %d bytes of key, value and headers; max.message.bytes of the topic is %d.", size, most)
+}
+
+func unknownPartitionText(topic string, partition int64, count int32) string {
+	return fmt.Sprintf("The topic %s has no partition %d; its partitions are 0 to %d.", shown(topic), partition, count-1)
+}

@@ -1,0 +1,224 @@
+package handlers
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"highwater/replication"
+	"highwater/replication/controller"
+	"highwater/storage"
+)
+
+const (
+	// defaultProduceTimeout and maxProduceTimeout bound how long an answer waits
+	// for its acknowledgement (timeout_ms).
+	defaultProduceTimeout = 30 * time.Second
+	maxProduceTimeout     = 5 * time.Minute
+	// anyPartition: neither path nor record names a partition.
+	anyPartition = -1
+	// maxIDBytes bounds a message id; the ids of the dedupe window are in memory.
+	maxIDBytes = 1024
+)
+
+// produceRequest is what path, query and headers of a produce ask for.
+type produceRequest struct {
+	rules    produceRules
+	acks     replication.Acks
+	timeout  time.Duration
+	summary  bool   // the answer leaves out "offsets"
+	expected *int64 // expected_offset
+	leader   string // URL of the leader, when one broker leads all partitions
+}
+
+// produceRules are what the records of one request must obey.
+type produceRules struct {
+	topic          string
+	partitions     int32 // how many the topic has
+	fixed          int32 // the path's partition, or anyPartition
+	sticky         int32 // where records without partition, key and id go
+	key, value     payloadFormat
+	maxRecordBytes int
+	needKey        bool // a compacted topic
+	compression    storage.Compression
+	now            int64  // timestamp in ms of records that bring none
+	idPrefix       string // Idempotency-Key and a slash; "" without one
+}
+
+// produceTarget resolves the path to a topic and what it asks of records. It is
+// called before the body is touched.
+func (a *api) produceTarget(r *http.Request) (*produceRequest, error) {
+	name, err := topicName(r)
+	if err != nil {
+		return nil, err
+	}
+	fixed := int32(anyPartition)
+	if hasPartition(r) {
+		if fixed, err = partitionNumber(r); err != nil {
+			return nil, err
+		}
+	}
+	t, err := a.topicOrCreate(r, name)
+	if err != nil {
+		return nil, err
+	}
+	partitions := int32(len(t.Partitions))
+	if fixed >= partitions {
+		return nil, &replication.UnknownPartitionError{Topic: name, Partition: fixed, Count: int(partitions)}
+	}
+	p := &produceRequest{}
+	p.rules = produceRules{topic: name, partitions: partitions, fixed: fixed, sticky: a.stickyPartition(t), now: a.cfg.Now().UnixMilli()}
+	p.rules.obey(t)
+	p.leader = a.leaderURL(t, fixed)
+	return p, nil
+}
+
+func (a *api) topicOrCreate(r *http.Request, name string) (*controller.Topic, error) {
+	t, err := a.cfg.Broker.Topic(name)
+	var unknown *controller.UnknownTopicError
+	if err == nil || !a.cfg.AutoCreateTopics || !errors.As(err, &unknown) {
+		return t, err
+	}
+	t, err = a.cfg.Broker.CreateTopic(r.Context(), controller.CreateTopicRequest{Name: name})
+	var exists *controller.TopicExistsError
+	if errors.As(err, &exists) { // somebody else was faster
+		return a.cfg.Broker.Topic(name)
+	}
+	return t, err
+}
+
+// obey takes over the topic's configs.
+func (rules *produceRules) obey(t *controller.Topic) {
+	rules.maxRecordBytes = 1 << 20
+	if n, err := strconv.Atoi(t.Configs["max.message.bytes"]); err == nil {
+		rules.maxRecordBytes = n
+	}
+	rules.needKey = strings.Contains(t.Configs["cleanup.policy"], "compact")
+	switch t.Configs["compression.type"] {
+	case "gzip":
+		rules.compression = storage.CompressionGzip
+	case "zstd":
+		rules.compression = storage.CompressionZstd
+	}
+}
+
+// stickyPartition spreads keyless requests evenly: each goes to one partition, so
+// that its records share a batch (KIP-480), past those without a leader.
+func (a *api) stickyPartition(t *controller.Topic) int32 {
+	n := uint32(len(t.Partitions))
+	first := a.sticky.Add(1)
+	for i := range n {
+		if p := (first + i) % n; t.Partitions[p].Leader >= 0 {
+			return int32(p)
+		}
+	}
+	return int32(first % n)
+}
+
+// leaderURL is the broker that leads the partition, or all partitions; "" when
+// there is no single one.
+func (a *api) leaderURL(t *controller.Topic, partition int32) string {
+	leader := int32(-1)
+	if partition != anyPartition {
+		leader = t.Partitions[partition].Leader
+	} else {
+		for i := range t.Partitions {
+			if i > 0 && t.Partitions[i].Leader != leader {
+				return ""
+			}
+			leader = t.Partitions[i].Leader
+		}
+	}
+	if b := a.cfg.Broker.State().Brokers[leader]; b != nil {
+		return b.URL
+	}
+	return ""
+}
+
+// Query parameters of every produce, and of a batch.
+var (
+	produceParams   = []string{"acks", "timeout_ms", "response"}
+	batchParams     = append(slices.Clone(produceParams), "key_format", "value_format")
+	partitionParams = append(slices.Clone(batchParams), "expected_offset")
+	rawParams       = append(slices.Clone(produceParams), "key", "partition", "timestamp", "key_format")
+	rawPartition    = append(slices.Clone(produceParams), "key", "timestamp", "key_format", "expected_offset")
+)
+
+// ask reads the query parameters that every produce has.
+func (p *produceRequest) ask(q *params, a *api, summary bool) {
+	p.acks = q.acks(a.cfg.DefaultAcks)
+	p.timeout = q.milliseconds("timeout_ms", defaultProduceTimeout, time.Millisecond, maxProduceTimeout)
+	def := "full"
+	if summary {
+		def = "summary"
+	}
+	p.summary = q.enum("response", def, "full", "summary") == "summary"
+	if q.has("expected_offset") {
+		n := q.integer("expected_offset", 0, 0, 1<<63-1)
+		p.expected = &n
+	}
+}
+
+// payloadParam reads key_format or value_format.
+func (q *params) payloadParam(name string, def payloadFormat) payloadFormat {
+	switch q.enum(name, "", "string", "json", "binary") {
+	case "string":
+		return formatString
+	case "json":
+		return formatJSON
+	case "binary":
+		return formatBinary
+	}
+	return def
+}
+
+// idempotencyKey is the prefix that the Idempotency-Key header gives to the ids
+// of the request's records. The key may stand in quotes (a structured field).
+func idempotencyKey(r *http.Request) (prefix string, err error) {
+	key, err := singleHeader(r, "Idempotency-Key")
+	if err != nil || key == "" {
+		return "", err
+	}
+	if len(key) >= 2 && key[0] == '"' && key[len(key)-1] == '"' {
+		key = key[1 : len(key)-1]
+	}
+	if fault := idFault([]byte(key)); fault != "" {
+		return "", malformed("Idempotency-Key: %s", fault)
+	}
+	return key + "/", nil
+}
+
+// singleHeader is the value of a header that may stand there once, "" when it
+// doesn't. An empty value is 400: it is a mistake, not an absence.
+func singleHeader(r *http.Request, name string) (string, error) {
+	lines := r.Header[name]
+	switch {
+	case len(lines) == 0:
+		return "", nil
+	case len(lines) > 1:
+		return "", malformed("The header %s is given more than once.", name)
+	case lines[0] == "":
+		return "", malformed("The header %s is empty.", name)
+	}
+	return lines[0], nil
+}
+
+// idFault says why b can be no message id, "" when it can.
+func idFault(b []byte) string {
+	switch {
+	case len(b) == 0:
+		return "An id can't be empty."
+	case len(b) > maxIDBytes:
+		return fmt.Sprintf("An id has at most %d bytes.", maxIDBytes)
+	}
+	for _, c := range b {
+		if isControl(rune(c)) {
+			return "An id can't hold control characters."
+		}
+	}
+	return ""
+}
