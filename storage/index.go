@@ -1,10 +1,12 @@
 package storage
 
 import (
-	"cmp"
-	"context"
 	"slices"
 	"sync"
+	"time"
+
+	"github.com/rs/zerolog"
+	"go.etcd.io/bbolt"
 )
 
 // index is the data directory's one bbolt file. It keeps, per partition, what is
@@ -12,151 +14,30 @@ import (
 // index, leader epochs, flushed offset, log start, checkpointed high watermark
 // and the segments' vital figures. Nothing in it is trusted blindly (S9-S12).
 //
-// One goroutine writes, in batched transactions; it is never on the produce path.
-// Everything noted but not yet committed is kept in memory and found by look-ups.
+// Writes go to memory first, into the dirty layer, and from there to bbolt in one
+// transaction for all logs (commit); one writer at a time, never on the produce
+// path. Look-ups ask the dirty layer, the layer being written, then bbolt, so
+// what was noted is found at once. An idle log costs no memory here.
 //
 // Entries of one log are added in ascending order; after truncate they go on from
-// there. Slices handed in stay the caller's, logMeta handed out is a copy.
+// there. Slices handed in stay the caller's, what is handed out is a copy.
 type index struct {
-	mu   sync.RWMutex // guards everything below
-	logs map[PartitionID]*indexedLog
+	db         *bbolt.DB
+	log        zerolog.Logger
+	onWrite    func(time.Duration) // called after each layer written
+	outOfSpace func()              // makes room on a full disk
+	writing    chan struct{}       // holds one token: whoever has it may write to db
+	wake       chan struct{}       // buffered 1: run has something to do before its tick
+
+	mu      sync.RWMutex // guards everything below
+	dirty   *layer       // what the next transaction will write
+	inWrite *layer       // what is being written now; nil between transactions
+	commits uint64       // layers written
+	err     error        // the first write that failed; final (S4)
+	closed  bool
+
+	damaged sync.Once // one warning about entries that fail their checksum
 }
-
-// indexedLog is what memory holds of one log.
-type indexedLog struct {
-	meta    logMeta
-	hasMeta bool
-	offsets []indexEntry
-	times   []timeEntry
-}
-
-func newIndex() *index { return &index{logs: map[PartitionID]*indexedLog{}} }
-
-func (ix *index) log(id PartitionID) *indexedLog {
-	l := ix.logs[id]
-	if l == nil {
-		l = &indexedLog{}
-		ix.logs[id] = l
-	}
-	return l
-}
-
-// meta returns a copy of what is known of the log; false means nothing is, and
-// the log must be rebuilt from its segments.
-func (ix *index) meta(id PartitionID) (logMeta, bool) {
-	ix.mu.RLock()
-	defer ix.mu.RUnlock()
-	l := ix.logs[id]
-	if l == nil || !l.hasMeta {
-		return logMeta{}, false
-	}
-	return l.meta.clone(), true
-}
-
-// offsetFloor finds the entry with the largest Offset at or below offset.
-func (ix *index) offsetFloor(id PartitionID, offset int64) (indexEntry, bool) {
-	ix.mu.RLock()
-	defer ix.mu.RUnlock()
-	l := ix.logs[id]
-	if l == nil {
-		return indexEntry{}, false
-	}
-	i, found := slices.BinarySearchFunc(l.offsets, offset, func(e indexEntry, o int64) int { return cmp.Compare(e.Offset, o) })
-	if found {
-		return l.offsets[i], true
-	}
-	if i == 0 {
-		return indexEntry{}, false
-	}
-	return l.offsets[i-1], true
-}
-
-// timeFloor finds the last entry with MaxTimestamp below ms: a search for the
-// first record at or after ms may begin at its Offset.
-func (ix *index) timeFloor(id PartitionID, ms int64) (timeEntry, bool) {
-	ix.mu.RLock()
-	defer ix.mu.RUnlock()
-	l := ix.logs[id]
-	if l == nil {
-		return timeEntry{}, false
-	}
-	i, _ := slices.BinarySearchFunc(l.times, ms, func(e timeEntry, ms int64) int { return cmp.Compare(e.MaxTimestamp, ms) })
-	if i == 0 {
-		return timeEntry{}, false
-	}
-	return l.times[i-1], true
-}
-
-// addOffsets notes entries, ascending by Offset. It does no I/O and never blocks on any.
-func (ix *index) addOffsets(id PartitionID, entries []indexEntry) {
-	ix.mu.Lock()
-	defer ix.mu.Unlock()
-	l := ix.log(id)
-	l.offsets = append(l.offsets, entries...)
-}
-
-// addTimes notes entries, ascending by MaxTimestamp and Offset. It does no I/O and
-// never blocks on any.
-func (ix *index) addTimes(id PartitionID, entries []timeEntry) {
-	ix.mu.Lock()
-	defer ix.mu.Unlock()
-	l := ix.log(id)
-	l.times = append(l.times, entries...)
-}
-
-// update changes the log's meta in memory and queues it for the next transaction.
-// change must not block, nor call the index.
-func (ix *index) update(id PartitionID, change func(*logMeta)) {
-	ix.mu.Lock()
-	defer ix.mu.Unlock()
-	l := ix.log(id)
-	l.hasMeta = true
-	change(&l.meta)
-}
-
-// updateNow is update that returns when the change, and everything queued before
-// it, is durable. Concurrent callers share a transaction. An error is final (S4).
-func (ix *index) updateNow(id PartitionID, change func(*logMeta)) error {
-	ix.update(id, change)
-	return nil
-}
-
-// truncate drops entries at or above offset; the meta is the caller's to update.
-func (ix *index) truncate(id PartitionID, offset int64) {
-	ix.mu.Lock()
-	defer ix.mu.Unlock()
-	l := ix.log(id)
-	l.offsets = slices.DeleteFunc(l.offsets, func(e indexEntry) bool { return e.Offset >= offset })
-	l.times = slices.DeleteFunc(l.times, func(e timeEntry) bool { return e.Offset >= offset })
-}
-
-// deleteBelow drops entries below offset; the meta is the caller's to update.
-func (ix *index) deleteBelow(id PartitionID, offset int64) {
-	ix.mu.Lock()
-	defer ix.mu.Unlock()
-	l := ix.log(id)
-	l.offsets = slices.DeleteFunc(l.offsets, func(e indexEntry) bool { return e.Offset < offset })
-	l.times = slices.DeleteFunc(l.times, func(e timeEntry) bool { return e.Offset < offset })
-}
-
-// drop forgets the log, meta and all.
-func (ix *index) drop(id PartitionID) error {
-	ix.mu.Lock()
-	defer ix.mu.Unlock()
-	delete(ix.logs, id)
-	return nil
-}
-
-// flush returns when everything noted before the call is durable.
-func (ix *index) flush() error { return nil }
-
-// run commits what is noted, in batches, until ctx ends.
-func (ix *index) run(ctx context.Context) error {
-	<-ctx.Done()
-	return nil
-}
-
-func (ix *index) close() error { return nil }
 
 // indexEntry says that a batch with base offset Offset starts at Position of the
 // segment whose base offset is Segment. It is a hint: the reader checks it
@@ -207,4 +88,192 @@ func (m *logMeta) clone() logMeta {
 	c := *m
 	c.Epochs, c.Segments, c.Damage = slices.Clone(m.Epochs), slices.Clone(m.Segments), slices.Clone(m.Damage)
 	return c
+}
+
+// meta returns a copy of what is known of the log; false means nothing is, and
+// the log must be rebuilt from its segments.
+func (ix *index) meta(id PartitionID) (logMeta, bool) {
+	ix.mu.RLock()
+	for _, l := range [...]*layer{ix.dirty, ix.inWrite} {
+		n := l.find(id)
+		if n == nil {
+			continue
+		}
+		if n.meta != nil {
+			m := n.meta.clone()
+			ix.mu.RUnlock()
+			return m, true
+		}
+		if n.dropped {
+			ix.mu.RUnlock()
+			return logMeta{}, false
+		}
+	}
+	ix.mu.RUnlock()
+	return ix.storedMeta(id)
+}
+
+// offsetFloor finds the entry with the largest Offset at or below offset.
+func (ix *index) offsetFloor(id PartitionID, offset int64) (indexEntry, bool) {
+	below := int64(0)
+	ix.mu.RLock()
+	for _, l := range [...]*layer{ix.dirty, ix.inWrite} {
+		n := l.find(id)
+		if n == nil {
+			continue
+		}
+		if e, ok := n.offsetFloor(offset); ok {
+			ix.mu.RUnlock()
+			return e, e.Offset >= below
+		}
+		if n.dropped {
+			ix.mu.RUnlock()
+			return indexEntry{}, false
+		}
+		offset, below = min(offset, n.truncatedTo-1), max(below, n.deletedBelow)
+	}
+	ix.mu.RUnlock()
+	if offset < below {
+		return indexEntry{}, false
+	}
+	e, ok := ix.storedOffsetFloor(id, offset)
+	return e, ok && e.Offset >= below
+}
+
+// timeFloor finds the last entry with MaxTimestamp below ms: a search for the
+// first record at or after ms may begin at its Offset.
+func (ix *index) timeFloor(id PartitionID, ms int64) (timeEntry, bool) {
+	below, end := int64(0), int64(maxInt64)
+	ix.mu.RLock()
+	for _, l := range [...]*layer{ix.dirty, ix.inWrite} {
+		n := l.find(id)
+		if n == nil {
+			continue
+		}
+		if e, ok := n.timeFloor(ms, end); ok {
+			ix.mu.RUnlock()
+			return e, e.Offset >= below
+		}
+		if n.dropped {
+			ix.mu.RUnlock()
+			return timeEntry{}, false
+		}
+		end, below = min(end, n.truncatedTo), max(below, n.deletedBelow)
+	}
+	ix.mu.RUnlock()
+	e, ok := ix.storedTimeFloor(id, ms, end)
+	return e, ok && e.Offset >= below
+}
+
+// addOffsets notes entries, ascending by Offset. It does no I/O and never waits
+// for any: when the writer falls behind, entries are thinned instead.
+func (ix *index) addOffsets(id PartitionID, entries []indexEntry) {
+	if len(entries) == 0 {
+		return
+	}
+	ix.mu.Lock()
+	n := ix.dirty.note(id)
+	n.offsets = append(n.offsets, entries...)
+	ix.added(len(entries))
+}
+
+// addTimes notes entries, ascending by MaxTimestamp and Offset. It does no I/O
+// and never waits for any.
+func (ix *index) addTimes(id PartitionID, entries []timeEntry) {
+	if len(entries) == 0 {
+		return
+	}
+	ix.mu.Lock()
+	n := ix.dirty.note(id)
+	n.times = append(n.times, entries...)
+	ix.added(len(entries))
+}
+
+// added accounts for count new entries in the dirty layer and unlocks mu.
+func (ix *index) added(count int) {
+	ix.dirty.entries += count
+	if ix.dirty.entries > maxNotedEntries {
+		ix.dirty.thin()
+	}
+	urgent := ix.dirty.entries > maxNotedEntries/4
+	ix.mu.Unlock()
+	if urgent {
+		ix.wakeWriter()
+	}
+}
+
+// update changes the log's meta in memory, from the zero meta if nothing is known
+// of the log, and queues it for the next transaction. change is called once; it
+// must not block, nor call the index.
+func (ix *index) update(id PartitionID, change func(*logMeta)) { ix.change(id, change) }
+
+// updateNow is update that returns when the change, and everything noted before
+// it, is durable. Concurrent callers share a transaction. An error is final (S4).
+func (ix *index) updateNow(id PartitionID, change func(*logMeta)) error {
+	return ix.await(ix.change(id, change))
+}
+
+// change applies change to the meta in the dirty layer, which it returns.
+func (ix *index) change(id PartitionID, change func(*logMeta)) *layer {
+	var stored logMeta
+	var asOf uint64
+	read := false
+	for {
+		ix.mu.Lock()
+		n := ix.dirty.note(id)
+		switch older := ix.inWrite.find(id); {
+		case n.meta != nil:
+		case n.dropped:
+			n.meta = &logMeta{}
+		case older != nil && older.meta != nil:
+			m := older.meta.clone()
+			n.meta = &m
+		case older != nil && older.dropped:
+			n.meta = &logMeta{}
+		case read && asOf == ix.commits:
+			n.meta = &stored
+		default:
+			// Read the file without the lock, and again if it was written meanwhile.
+			asOf = ix.commits
+			ix.mu.Unlock()
+			stored, _ = ix.storedMeta(id)
+			read = true
+			continue
+		}
+		change(n.meta)
+		l := ix.dirty
+		ix.mu.Unlock()
+		return l
+	}
+}
+
+// truncate drops entries at or above offset; the meta is the caller's to update.
+func (ix *index) truncate(id PartitionID, offset int64) {
+	ix.mu.Lock()
+	defer ix.mu.Unlock()
+	ix.dirty.entries -= ix.dirty.note(id).truncate(offset)
+}
+
+// deleteBelow drops entries below offset; the meta is the caller's to update.
+func (ix *index) deleteBelow(id PartitionID, offset int64) {
+	ix.mu.Lock()
+	defer ix.mu.Unlock()
+	ix.dirty.entries -= ix.dirty.note(id).deleteBelow(offset)
+}
+
+// drop forgets the log, meta and all. It is durable with the next transaction:
+// losing it costs only space, as the id of a deleted log is never used again.
+func (ix *index) drop(id PartitionID) error {
+	ix.mu.Lock()
+	defer ix.mu.Unlock()
+	if ix.err != nil {
+		return ix.err
+	}
+	if ix.closed {
+		return ErrClosed
+	}
+	n := ix.dirty.note(id)
+	ix.dirty.entries -= len(n.offsets) + len(n.times)
+	*n = noted{dropped: true, truncatedTo: maxInt64}
+	return nil
 }

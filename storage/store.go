@@ -1,19 +1,30 @@
 // Package storage keeps partitions as segmented logs of Kafka record batches on
 // one data directory. It knows no leader, no HTTP and no JSON.
+//
+// A data directory:
+//
+//	LOCK             held by the process that uses the directory; names its pid
+//	meta.json        whose directory this is, and the index's generation
+//	clean-shutdown   there only between a clean close and the next open (R71)
+//	index.db         the index, a bbolt file: a cache, built anew when in doubt
+//	index.db.damaged-<n>   what was in doubt; the newest two
+//	ballast          room for deletes when the disk is full (S5)
+//	partitions/<topic id>-<partition>/   one log each
+//	partitions/<...>.deleted-<n>/        a deleted log that is being removed
 package storage
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/google/uuid"
 	"github.com/rs/zerolog"
-	"golang.org/x/sys/unix"
+	"golang.org/x/sync/errgroup"
 )
 
 // TopicID names a topic for ever; a topic deleted and created again has a new one.
@@ -41,14 +52,25 @@ const (
 	FsyncNever Fsync = "never"
 )
 
+// defaultFsyncInterval is Options.FsyncInterval's default.
+const defaultFsyncInterval = time.Second
+
 // Options of a Store.
 type Options struct {
 	Dir           string
 	Fsync         Fsync
 	FsyncInterval time.Duration // default 1 s; only for FsyncInterval
-	ReserveBytes  int64         // produce is refused when less than this is free; also the ballast's size
+	ReserveBytes  int64         // produce is refused when less than this is free; also the ballast's size; 0: neither
+	ClusterID     string        // refuse a directory of another cluster; empty: don't check
+	NodeID        int32         // refuse a directory of another node; 0: don't check
 	Now           func() time.Time
 	Logger        zerolog.Logger
+	// OnFsync and OnIndexWrite, if not nil, are told how long each fsync of a
+	// segment and each transaction of the index took. They must not block.
+	OnFsync      func(time.Duration)
+	OnIndexWrite func(time.Duration)
+
+	freeSpace func() (int64, error) // a test's disk; nil: the file system's
 }
 
 // Store is one data directory, held exclusively by this process.
@@ -56,86 +78,220 @@ type Store struct {
 	opts Options
 	lock *os.File
 	// index is the cache of everything that can be made again from segments.
-	index *index
+	index    *index
+	disk     *diskGuard
+	clean    bool      // see CleanStart
+	previous cleanFile // what the last run left; zero if it wasn't clean
 
-	mu   sync.Mutex // guards logs
-	logs map[PartitionID]*Log
+	fsyncs      atomic.Int64
+	indexWrites atomic.Int64
+	brokerEpoch atomic.Int64
+
+	failure atomic.Pointer[FailedError] // the first one; final (S4)
+	failed  chan struct{}               // closed by fail
+
+	removals chan struct{} // buffered 1: there are deleted directories to remove
+
+	identityMu sync.Mutex // guards identity, and serialises the writing of its file, which is rare
+	identity   identityFile
+
+	mu     sync.Mutex // guards logs and closed
+	logs   map[PartitionID]*openedLog
+	closed bool
 }
 
-// Open locks and opens the directory, making it if it is missing. ErrLocked says
-// that another process has it.
+// openedLog is a log that is open or about to be.
+type openedLog struct {
+	ready chan struct{} // closed when log and err are set
+	log   *Log
+	err   error
+}
+
+// Open locks and opens the directory, making it if it is missing, and brings its
+// index in order. It doesn't look at segments: OpenLog does. Errors: *LockedError
+// (ErrLocked), *IdentityError, *FormatVersionError, *CorruptError for a damaged
+// meta.json; then nothing was changed.
 func Open(opts Options) (*Store, error) {
 	if opts.Now == nil {
 		opts.Now = time.Now
 	}
-	if err := os.MkdirAll(filepath.Join(opts.Dir, "partitions"), 0o750); err != nil {
+	if opts.FsyncInterval <= 0 {
+		opts.FsyncInterval = defaultFsyncInterval
+	}
+	if err := os.MkdirAll(opts.Dir, 0o750); err != nil {
 		return nil, fmt.Errorf("storage: %w", err)
 	}
-	lock, err := os.OpenFile(filepath.Join(opts.Dir, "LOCK"), os.O_CREATE|os.O_RDWR, 0o640)
-	if err != nil {
-		return nil, fmt.Errorf("storage: %w", err)
-	}
-	if err := unix.Flock(int(lock.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
-		_ = lock.Close()
-		return nil, ErrLocked
-	}
-	return &Store{opts: opts, lock: lock, index: newIndex(), logs: map[PartitionID]*Log{}}, nil
-}
-
-// Run does the store's background work until ctx ends. An error is final (S4):
-// the caller must stop serving.
-func (s *Store) Run(ctx context.Context) error {
-	<-ctx.Done()
-	return nil
-}
-
-// OpenLog opens a partition's log, making it if it is missing, and recovers it.
-// onDurable is called, without locks held, after DurableEnd moved.
-func (s *Store) OpenLog(id PartitionID, cfg LogConfig, onDurable func()) (*Log, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if l, ok := s.logs[id]; ok {
-		return l, nil
-	}
-	l, err := openLog(s, id, cfg, onDurable)
+	lock, err := lockDir(opts.Dir)
 	if err != nil {
 		return nil, err
 	}
-	s.logs[id] = l
-	return l, nil
+	s := &Store{opts: opts, lock: lock, failed: make(chan struct{}), removals: make(chan struct{}, 1), logs: map[PartitionID]*openedLog{}}
+	if err := s.open(); err != nil {
+		if s.index != nil {
+			err = errors.Join(err, s.index.close())
+		}
+		return nil, errors.Join(err, lock.Close())
+	}
+	return s, nil
 }
 
-// DeleteLog removes a partition's log from disk. The log must not be used after.
-func (s *Store) DeleteLog(id PartitionID) error {
+// open does what Open does after the lock is held.
+func (s *Store) open() error {
+	dir := s.opts.Dir
+	identity, found, err := readIdentity(dir)
+	if err != nil {
+		return err
+	}
+	if err := identity.adopt(dir, s.opts.ClusterID, s.opts.NodeID); err != nil {
+		return err
+	}
+	previous, clean, err := readClean(dir)
+	if err != nil {
+		return err
+	}
+	// From here on this run counts as unclean, until Close (R71).
+	if err := removeDurably(filepath.Join(dir, cleanFileName)); err != nil {
+		return err
+	}
+	if err := os.MkdirAll(s.partitionsDir(), 0o750); err != nil {
+		return fmt.Errorf("storage: %w", err)
+	}
+	if err := syncDir(dir); err != nil {
+		return err
+	}
+	logs, err := s.LogsOnDisk()
+	if err != nil {
+		return err
+	}
+	if !found && len(logs) > 0 {
+		s.opts.Logger.Warn().Str("file", identityFileName).Msg("data directory holds logs but no identity, giving it a new one")
+	}
+	if s.disk, err = newDiskGuard(dir, s.opts.ReserveBytes, s.opts.freeSpace, s.opts.Logger); err != nil {
+		return err
+	}
+	clean = clean && previous.IndexGeneration == identity.IndexGeneration
+	ix, stored, rebuilt, err := openIndex(indexConfig{dir: dir, generation: identity.IndexGeneration, expected: len(logs) > 0,
+		clean: clean, log: s.opts.Logger, onWrite: s.indexWritten, outOfSpace: s.disk.outOfSpace})
+	if err != nil {
+		return err
+	}
+	s.index = ix
+	s.clean = clean && !rebuilt && stored == previous.IndexGeneration
+	if s.clean {
+		s.previous = previous
+	}
+	identity.FormatVersion = formatVersion
+	if !found {
+		identity.DirectoryID = uuid.NewString()
+	}
+	s.identity = identity
+	return s.raiseGeneration(stored)
+}
+
+// raiseGeneration makes copies of the index that were taken before this moment
+// recognisable; see checkGeneration.
+func (s *Store) raiseGeneration(stored uint64) error {
+	s.identityMu.Lock()
+	defer s.identityMu.Unlock()
+	next := max(s.identity.IndexGeneration, stored) + 1
+	if err := s.index.setGeneration(next); err != nil {
+		return err
+	}
+	s.identity.IndexGeneration = next
+	return s.identity.write(s.opts.Dir)
+}
+
+// OpenLog opens a partition's log, making it if it is missing, and recovers it.
+// onDurable is called, without locks held, after DurableEnd moved. Several logs
+// may be opened at once.
+func (s *Store) OpenLog(id PartitionID, cfg LogConfig, onDurable func()) (*Log, error) {
 	s.mu.Lock()
-	l := s.logs[id]
-	delete(s.logs, id)
+	if s.closed {
+		s.mu.Unlock()
+		return nil, ErrClosed
+	}
+	o := s.logs[id]
+	if o != nil {
+		s.mu.Unlock()
+		<-o.ready
+		return o.log, o.err
+	}
+	o = &openedLog{ready: make(chan struct{})}
+	s.logs[id] = o
 	s.mu.Unlock()
-	if l != nil {
-		if err := l.close(); err != nil {
-			return err
+
+	o.log, o.err = openLog(s, id, cfg, onDurable)
+	if o.err != nil { // the next caller may try again
+		s.mu.Lock()
+		if s.logs[id] == o {
+			delete(s.logs, id)
+		}
+		s.mu.Unlock()
+	}
+	close(o.ready)
+	return o.log, o.err
+}
+
+// opened returns the logs that are open now, waiting for those that are being opened.
+func (s *Store) opened() []*Log {
+	s.mu.Lock()
+	all := make([]*openedLog, 0, len(s.logs))
+	for _, o := range s.logs {
+		all = append(all, o)
+	}
+	s.mu.Unlock()
+	logs := make([]*Log, 0, len(all))
+	for _, o := range all {
+		if <-o.ready; o.err == nil {
+			logs = append(logs, o.log)
 		}
 	}
-	return os.RemoveAll(s.logDir(id))
+	return logs
 }
 
-// LogsOnDisk lists every partition directory there is, opened or not.
-func (s *Store) LogsOnDisk() ([]PartitionID, error) {
-	return nil, nil
-}
+// maxParallelCloses bounds the fsyncs in flight at Close.
+const maxParallelCloses = 8
 
-func (s *Store) logDir(id PartitionID) string {
-	return filepath.Join(s.opts.Dir, "partitions", id.String())
-}
-
-// Close flushes and closes everything; the store closes last of all rooms.
+// Close flushes and closes everything; the store closes last of all rooms, after
+// Run has ended. If all of it is on disk then, the clean-shutdown marker says so.
 func (s *Store) Close() error {
 	s.mu.Lock()
-	defer s.mu.Unlock()
-	var errs []error
-	for _, l := range s.logs {
-		errs = append(errs, l.close())
+	if s.closed {
+		s.mu.Unlock()
+		return nil
 	}
-	errs = append(errs, s.index.close(), s.lock.Close())
+	s.closed = true
+	s.mu.Unlock()
+
+	var mu sync.Mutex // guards errs
+	var errs []error
+	var closers errgroup.Group
+	closers.SetLimit(maxParallelCloses)
+	for _, l := range s.opened() {
+		closers.Go(func() error {
+			if err := l.close(); err != nil {
+				mu.Lock()
+				defer mu.Unlock()
+				errs = append(errs, err)
+			}
+			return nil
+		})
+	}
+	_ = closers.Wait() // the errors are in errs
+	if err := s.index.flush(); err != nil {
+		errs = append(errs, err)
+	}
+	unclean := len(errs) > 0 || s.Failure() != nil
+	if !unclean {
+		errs = append(errs, s.raiseGeneration(0))
+	}
+	if err := s.index.close(); err != nil && !unclean {
+		errs = append(errs, err)
+	}
+	if errors.Join(errs...) == nil && !unclean {
+		marker := cleanFile{IndexGeneration: s.identity.IndexGeneration, BrokerEpoch: s.brokerEpoch.Load()}
+		errs = append(errs, marker.write(s.opts.Dir))
+	}
+	errs = append(errs, s.lock.Close())
 	return errors.Join(errs...)
 }

@@ -1,0 +1,260 @@
+package storage
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/rs/zerolog"
+	"go.etcd.io/bbolt"
+)
+
+const (
+	indexFileName = "index.db"
+	indexTempName = "index.db.tmp"
+	// damagedPrefix is followed by a number that grows.
+	damagedPrefix = "index.db.damaged-"
+	// keptDamaged is how many damaged index files stay for whoever wants to look.
+	keptDamaged = 2
+
+	// indexLockTimeout: the store's own lock is held, so only a tool that looks
+	// into the file can hold bbolt's.
+	indexLockTimeout = 2 * time.Second
+	// indexMapSize is address space, not memory: below it the file grows without
+	// waiting for readers.
+	indexMapSize = 64 << 20
+	// indexGrowth is by how much the file grows at once, sparsely.
+	indexGrowth = 1 << 20
+
+	// The file never shrinks by itself. It is copied at a clean open when it is at
+	// least this large and more than half of it is free.
+	compactMinPages = 16 << 20 / indexPageSize
+)
+
+// indexOptions of every opening of an index file. NoSync stays false (S11). The
+// freelist isn't stored but found from the tree at open: it is one thing less
+// that can be damaged, and a commit writes less.
+func indexOptions() *bbolt.Options {
+	return &bbolt.Options{
+		Timeout:         indexLockTimeout,
+		PageSize:        indexPageSize,
+		InitialMmapSize: indexMapSize,
+		NoFreelistSync:  true,
+		FreelistType:    bbolt.FreelistMapType,
+		NoStatistics:    true,
+	}
+}
+
+// indexConfig is what openIndex needs to know.
+type indexConfig struct {
+	dir        string
+	generation uint64 // as the identity file has it; 0 if there is none
+	expected   bool   // there are logs, so that a missing index is worth a warning
+	clean      bool   // the last run closed cleanly: time to compact
+	log        zerolog.Logger
+	onWrite    func(time.Duration)
+	outOfSpace func() // makes room, if it can
+}
+
+// openIndex opens the data directory's index. A file that is damaged, empty, cut
+// off, missing, or an older copy is moved aside and an empty one takes its place;
+// rebuilt says so, and each log is then rebuilt from its segments. stored is the
+// generation found in the file, 0 if rebuilt.
+func openIndex(cfg indexConfig) (ix *index, stored uint64, rebuilt bool, err error) {
+	path := filepath.Join(cfg.dir, indexFileName)
+	// What a process left that died while it made or compacted the file (F52).
+	if err := os.Remove(filepath.Join(cfg.dir, indexTempName)); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return nil, 0, false, fmt.Errorf("storage: %w", err)
+	}
+	facts, err := checkIndexFile(path)
+	if err == nil {
+		err = checkGeneration(facts.generation, cfg.generation)
+	}
+	if err == nil && cfg.clean && facts.pages >= compactMinPages && facts.freePages > facts.pages/2 {
+		if err := compactIndex(cfg.dir); err != nil { // a disk too full for the copy, for one
+			cfg.log.Warn().Err(err).Msg("index not compacted")
+		}
+	}
+	var db *bbolt.DB
+	if err == nil {
+		db, err = openBolt(path)
+	}
+	if bad := (*CorruptError)(nil); errors.As(err, &bad) || errors.Is(err, os.ErrNotExist) {
+		rebuilt = true
+		db, err = replaceIndex(cfg, err)
+	}
+	if err != nil {
+		return nil, 0, false, err
+	}
+	if !rebuilt {
+		stored = facts.generation
+		if facts.damagedEntries > 0 {
+			cfg.log.Warn().Int("entries", facts.damagedEntries).Msg("index has damaged entries, using segments instead")
+		}
+	}
+	ix = &index{db: db, log: cfg.log, onWrite: cfg.onWrite, outOfSpace: cfg.outOfSpace, writing: make(chan struct{}, 1), wake: make(chan struct{}, 1), dirty: newLayer()}
+	ix.writing <- struct{}{}
+	if facts.damagedEntries > 0 {
+		ix.damaged.Do(func() {}) // warned already
+	}
+	return ix, stored, rebuilt, nil
+}
+
+// checkGeneration tells an older copy of the index, put back, from the one that
+// belongs to this directory. A store's opening and its clean close each raise the
+// generation, in the index first and in the identity file second, so a file that
+// is one ahead is what a crash between the two leaves.
+func checkGeneration(stored, identity uint64) error {
+	if stored != identity && stored != identity+1 {
+		return &CorruptError{Path: indexFileName, Reason: fmt.Sprintf("index is of generation %d, the data directory of %d: one of them is an older copy", stored, identity)}
+	}
+	return nil
+}
+
+// openBolt opens a file that checkIndexFile let pass. Should bbolt still panic on
+// it, the file counts as damaged.
+func openBolt(path string) (db *bbolt.DB, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = &CorruptError{Path: filepath.Base(path), Reason: fmt.Sprintf("bbolt panics: %v", p)}
+		}
+	}()
+	db, err = bbolt.Open(path, 0o640, indexOptions())
+	if errors.Is(err, bbolt.ErrTimeout) {
+		return nil, fmt.Errorf("storage: %s is locked by another program", path)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("storage: %s: %w", path, err)
+	}
+	db.AllocSize = indexGrowth
+	return db, nil
+}
+
+// replaceIndex moves the index file aside, if there is one, and makes a new one.
+func replaceIndex(cfg indexConfig, reason error) (*bbolt.DB, error) {
+	path := filepath.Join(cfg.dir, indexFileName)
+	kept, err := moveAside(cfg.dir)
+	if err != nil {
+		return nil, err
+	}
+	if kept != "" || cfg.expected {
+		cfg.log.Warn().AnErr("reason", reason).Str("moved_to", kept).Msg("index is unusable, building it anew from the segments")
+	}
+	if err := createIndex(cfg.dir); err != nil {
+		return nil, err
+	}
+	return openBolt(path)
+}
+
+// moveAside renames the index file to index.db.damaged-<n>, keeps the newest two
+// of these, and returns the new name, or "" if there is no index file.
+func moveAside(dir string) (string, error) {
+	names, err := filepath.Glob(filepath.Join(dir, damagedPrefix+"*"))
+	if err != nil {
+		return "", fmt.Errorf("storage: %w", err)
+	}
+	var numbers []int
+	for _, name := range names {
+		if n, err := strconv.Atoi(strings.TrimPrefix(filepath.Base(name), damagedPrefix)); err == nil && n > 0 {
+			numbers = append(numbers, n)
+		}
+	}
+	slices.Sort(numbers)
+	next := 1
+	if len(numbers) > 0 {
+		next = numbers[len(numbers)-1] + 1
+	}
+	kept := damagedPrefix + strconv.Itoa(next)
+	if err := os.Rename(filepath.Join(dir, indexFileName), filepath.Join(dir, kept)); err != nil {
+		if errors.Is(err, os.ErrNotExist) {
+			return "", nil
+		}
+		return "", fmt.Errorf("storage: %w", err)
+	}
+	for len(numbers) >= keptDamaged {
+		if err := os.Remove(filepath.Join(dir, damagedPrefix+strconv.Itoa(numbers[0]))); err != nil {
+			return "", fmt.Errorf("storage: %w", err)
+		}
+		numbers = numbers[1:]
+	}
+	return kept, syncDir(dir)
+}
+
+// createIndex makes an empty index file. It has its name only once it is whole
+// and on disk (S3, S11).
+func createIndex(dir string) error {
+	temp := filepath.Join(dir, indexTempName)
+	db, err := openBolt(temp)
+	if err != nil {
+		return err
+	}
+	err = db.Update(func(tx *bbolt.Tx) error {
+		for _, name := range [][]byte{bucketStore, bucketMeta, bucketOffset, bucketTime} {
+			if _, err := tx.CreateBucket(name); err != nil {
+				return err
+			}
+		}
+		return tx.Bucket(bucketStore).Put(keyGeneration, appendGeneration(nil, 0))
+	})
+	if err := errors.Join(err, db.Close()); err != nil {
+		return fmt.Errorf("storage: new index: %w", err)
+	}
+	return installIndex(dir)
+}
+
+// compactIndex replaces the index file by a copy without its free pages.
+func compactIndex(dir string) error {
+	old, err := openBolt(filepath.Join(dir, indexFileName))
+	if err != nil {
+		return err
+	}
+	defer old.Close()
+	compact, err := openBolt(filepath.Join(dir, indexTempName))
+	if err != nil {
+		return err
+	}
+	const txBytes = 16 << 20
+	err = bbolt.Compact(compact, old, txBytes)
+	if err := errors.Join(err, compact.Close()); err != nil {
+		return fmt.Errorf("storage: compact index: %w", err)
+	}
+	return installIndex(dir)
+}
+
+func installIndex(dir string) error {
+	temp := filepath.Join(dir, indexTempName)
+	if err := syncFile(temp); err != nil {
+		return err
+	}
+	if err := os.Rename(temp, filepath.Join(dir, indexFileName)); err != nil {
+		return fmt.Errorf("storage: %w", err)
+	}
+	return syncDir(dir)
+}
+
+// setGeneration stores the generation, durably.
+func (ix *index) setGeneration(generation uint64) error {
+	<-ix.writing
+	defer func() { ix.writing <- struct{}{} }()
+	err := ix.db.Update(func(tx *bbolt.Tx) error {
+		return tx.Bucket(bucketStore).Put(keyGeneration, appendGeneration(nil, generation))
+	})
+	if err != nil {
+		return fmt.Errorf("storage: index: %w", err)
+	}
+	return nil
+}
+
+// outOfSpace says that err is a write that found the disk full. bbolt rolls such
+// a transaction back, and unlike a failed fsync it may be tried again: nothing
+// was promised and nothing on disk is in doubt.
+func outOfSpace(err error) bool {
+	var write *os.PathError
+	return errors.As(err, &write) && (errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT))
+}

@@ -1,0 +1,126 @@
+package storage
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"github.com/google/uuid"
+)
+
+// deletedMark is followed by a number, in the name of a log's directory that is to be removed.
+const deletedMark = ".deleted-"
+
+func (s *Store) partitionsDir() string { return filepath.Join(s.opts.Dir, "partitions") }
+
+func (s *Store) logDir(id PartitionID) string { return filepath.Join(s.partitionsDir(), id.String()) }
+
+// LogsOnDisk lists every partition directory there is, opened or not.
+func (s *Store) LogsOnDisk() ([]PartitionID, error) {
+	entries, err := os.ReadDir(s.partitionsDir())
+	if err != nil {
+		return nil, fmt.Errorf("storage: %w", err)
+	}
+	var ids []PartitionID
+	for _, e := range entries {
+		if id, ok := parsePartitionID(e.Name()); ok && e.IsDir() {
+			ids = append(ids, id)
+		}
+	}
+	return ids, nil
+}
+
+// parsePartitionID is the inverse of PartitionID.String.
+func parsePartitionID(name string) (id PartitionID, ok bool) {
+	const uuidSize = 36
+	if len(name) < uuidSize+2 || name[uuidSize] != '-' {
+		return id, false
+	}
+	topic, err := uuid.Parse(name[:uuidSize])
+	if err != nil {
+		return id, false
+	}
+	partition, err := strconv.ParseInt(name[uuidSize+1:], 10, 32)
+	id = PartitionID{Topic: topic, Partition: int32(partition)}
+	return id, err == nil && partition >= 0 && id.String() == name
+}
+
+// DeleteLog removes a partition's log. When it returns the log is gone for good,
+// though its bytes go later, in Run (R86). The log must not be used after. A log
+// that isn't there is no error.
+func (s *Store) DeleteLog(id PartitionID) error {
+	s.mu.Lock()
+	o := s.logs[id]
+	delete(s.logs, id)
+	s.mu.Unlock()
+	if o != nil {
+		if <-o.ready; o.err == nil {
+			if err := o.log.close(); err != nil {
+				return err
+			}
+		}
+	}
+	if err := s.renameDeleted(id); err != nil {
+		return err
+	}
+	return s.index.drop(id)
+}
+
+// renameDeleted gives the log's directory a name that LogsOnDisk doesn't list, durably.
+func (s *Store) renameDeleted(id PartitionID) error {
+	for n := 1; ; n++ {
+		to := s.logDir(id) + deletedMark + strconv.Itoa(n)
+		if _, err := os.Lstat(to); err == nil {
+			continue // an earlier one is still being removed
+		}
+		err := os.Rename(s.logDir(id), to)
+		if errors.Is(err, os.ErrNotExist) {
+			return nil
+		}
+		if err != nil {
+			return fmt.Errorf("storage: %w", err)
+		}
+		break
+	}
+	if err := syncDir(s.partitionsDir()); err != nil {
+		return s.fail(err)
+	}
+	select {
+	case s.removals <- struct{}{}:
+	default:
+	}
+	return nil
+}
+
+// runRemovals removes the directories of deleted logs, those of earlier runs too,
+// until ctx ends.
+func (s *Store) runRemovals(ctx context.Context) error {
+	for {
+		entries, err := os.ReadDir(s.partitionsDir())
+		if err != nil {
+			return s.fail(fmt.Errorf("storage: %w", err))
+		}
+		for _, e := range entries {
+			if ctx.Err() != nil {
+				return nil
+			}
+			if !strings.Contains(e.Name(), deletedMark) {
+				continue
+			}
+			// What can't be removed now is tried again at the next delete or start.
+			if err := os.RemoveAll(filepath.Join(s.partitionsDir(), e.Name())); err != nil {
+				s.opts.Logger.Warn().Err(err).Msg("deleted log not removed")
+			}
+		}
+		s.disk.sampleSoon()
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-s.removals:
+		}
+	}
+}
