@@ -79,7 +79,7 @@ type Store struct {
 	lock *os.File
 	// index is the cache of everything that can be made again from segments.
 	index    *index
-	disk     *diskGuard
+	guard    *diskGuard
 	clean    bool      // see CleanStart
 	previous cleanFile // what the last run left; zero if it wasn't clean
 
@@ -166,12 +166,12 @@ func (s *Store) open() error {
 	if !found && len(logs) > 0 {
 		s.opts.Logger.Warn().Str("file", identityFileName).Msg("data directory holds logs but no identity, giving it a new one")
 	}
-	if s.disk, err = newDiskGuard(dir, s.opts.ReserveBytes, s.opts.freeSpace, s.opts.Logger); err != nil {
+	if s.guard, err = newDiskGuard(dir, s.opts.ReserveBytes, s.opts.freeSpace, s.opts.Logger); err != nil {
 		return err
 	}
 	clean = clean && previous.IndexGeneration == identity.IndexGeneration
 	ix, stored, rebuilt, err := openIndex(indexConfig{dir: dir, generation: identity.IndexGeneration, expected: len(logs) > 0,
-		clean: clean, log: s.opts.Logger, onWrite: s.indexWritten, outOfSpace: s.disk.outOfSpace})
+		clean: clean, log: s.opts.Logger, onWrite: s.indexWritten, outOfSpace: s.guard.outOfSpace})
 	if err != nil {
 		return err
 	}

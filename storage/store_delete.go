@@ -116,7 +116,7 @@ func (s *Store) runRemovals(ctx context.Context) error {
 				s.opts.Logger.Warn().Err(err).Msg("deleted log not removed")
 			}
 		}
-		s.disk.sampleSoon()
+		s.guard.sampleSoon()
 		select {
 		case <-ctx.Done():
 			return nil

@@ -25,7 +25,7 @@ func (s *Store) Run(ctx context.Context) error {
 		}
 		return nil
 	})
-	loops.Go(func() error { return s.disk.run(ctx) })
+	loops.Go(func() error { return s.guard.run(ctx) })
 	loops.Go(func() error { return s.runRemovals(ctx) })
 	loops.Go(func() error { return s.every(ctx, checkpointInterval, s.checkpoint) })
 	if s.opts.Fsync == FsyncInterval {
@@ -107,7 +107,7 @@ func (s *Store) admit(n int64) error {
 	if err := s.Failure(); err != nil {
 		return err
 	}
-	return s.disk.admit(n)
+	return s.guard.admit(n)
 }
 
 // fsynced counts an fsync of a segment that took d.
@@ -137,7 +137,7 @@ type Stats struct {
 
 // Stats returns the figures as of now. It costs a walk over all open logs.
 func (s *Store) Stats() Stats {
-	st := Stats{FreeBytes: s.disk.free.Load(), DiskNearlyFull: s.disk.refusing.Load(), Fsyncs: s.fsyncs.Load(), IndexTransactions: s.indexWrites.Load()}
+	st := Stats{FreeBytes: s.guard.free.Load(), DiskNearlyFull: s.guard.refusing.Load(), Fsyncs: s.fsyncs.Load(), IndexTransactions: s.indexWrites.Load()}
 	for _, l := range s.opened() {
 		st.Logs++
 		st.LogBytes += l.SizeBytes()

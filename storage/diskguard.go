@@ -85,6 +85,11 @@ func (g *diskGuard) admit(n int64) error {
 	return ErrDiskNearlyFull
 }
 
+// full says that produce is refused.
+func (g *diskGuard) full() bool {
+	return g.reserve > 0 && (g.refusing.Load() || g.free.Load() < g.reserve)
+}
+
 func (g *diskGuard) sampleSoon() {
 	select {
 	case g.wake <- struct{}{}:
