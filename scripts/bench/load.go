@@ -22,6 +22,7 @@ type sample struct {
 	bytes    int64 // of answer bodies
 	elapsed  time.Duration
 	cpu      time.Duration // of the server, user and system
+	own      time.Duration // the same of this process, the load generator
 	latency  latencies
 }
 
@@ -66,6 +67,7 @@ type closedRun struct {
 	ended    bool
 	from     time.Duration // the measured span began
 	cpuFrom  time.Duration
+	ownFrom  time.Duration
 }
 
 func (r *closedRun) next(cn *conn) error {
@@ -98,6 +100,7 @@ func (r *closedRun) note(cn *conn) (err error) {
 	case !r.counting:
 		if now >= r.warm {
 			r.counting, r.from = true, now
+			r.ownFrom = ownCPU()
 			r.cpuFrom, err = cpuTime(r.pid)
 		}
 	default:
@@ -108,6 +111,7 @@ func (r *closedRun) note(cn *conn) (err error) {
 			r.ended, r.elapsed = true, now-r.from
 			r.cpu, err = cpuTime(r.pid)
 			r.cpu -= r.cpuFrom
+			r.own = ownCPU() - r.ownFrom
 		}
 	}
 	return err

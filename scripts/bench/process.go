@@ -13,6 +13,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 const (
@@ -127,6 +129,15 @@ func cpuTime(pid int) (time.Duration, error) {
 	user, err1 := strconv.ParseInt(fields[11], 10, 64)
 	system, err2 := strconv.ParseInt(fields[12], 10, 64)
 	return time.Duration(user+system) * time.Second / clockTicks, errors.Join(err1, err2)
+}
+
+// ownCPU is the user and system time that this process has used.
+func ownCPU() time.Duration {
+	var use unix.Rusage
+	if err := unix.Getrusage(unix.RUSAGE_SELF, &use); err != nil {
+		return 0 // never of RUSAGE_SELF
+	}
+	return time.Duration(use.Utime.Nano() + use.Stime.Nano())
 }
 
 // procField reads one "Name: 123" line of a file in /proc/<pid>.

@@ -102,15 +102,17 @@ func (r *report) note(format string, args ...any) {
 // addAbsolute tells what one side did by itself, all rounds together.
 func (r *report) addAbsolute(s side, samples []sample) {
 	var all latencies
-	var cpu time.Duration
+	var cpu, own, elapsed time.Duration
 	var requests int64
 	for i := range samples {
 		all = append(all, samples[i].latency...)
 		cpu += samples[i].cpu
+		own += samples[i].own
+		elapsed += samples[i].elapsed
 		requests += samples[i].requests
 	}
 	rate := summarize(each(samples, (*sample).perSecond)).median
-	volume, cost := fmt.Sprintf("%.0f req/s", rate), "–"
+	volume, cost, share := fmt.Sprintf("%.0f req/s", rate), "–", "–"
 	if s.records > 1 {
 		volume += fmt.Sprintf(", %.0f records/s", rate*float64(s.records))
 	}
@@ -119,8 +121,9 @@ func (r *report) addAbsolute(s side, samples []sample) {
 	}
 	if cpu > 0 {
 		cost = fmt.Sprintf("%.1f s", cpu.Seconds()/float64(requests*int64(max(s.records, 1)))*1e6)
+		share = fmt.Sprintf("%.0f %%, %.0f %%", 100*cpu.Seconds()/elapsed.Seconds(), 100*own.Seconds()/elapsed.Seconds())
 	}
-	r.absolutes = append(r.absolutes, fmt.Sprintf("| %s | %s | %s | %s | %s |", s.name, s.durability, volume, quantiles(all), cost))
+	r.absolutes = append(r.absolutes, fmt.Sprintf("| %s | %s | %s | %s | %s | %s |", s.name, s.durability, volume, quantiles(all), cost, share))
 }
 
 func quantiles(l latencies) string {
@@ -156,7 +159,7 @@ func (r *report) markdown(command string) []byte {
 		rows = append(rows, line.markdown())
 	}
 	table("| # | work | target | stretch | measured: median of rounds [min – max] | rounds | |", rows)
-	table("| closed loop: side | what its answer proves | median rate | p50 / p99 / p99.9 ms | server CPU per million records |", r.absolutes)
+	table("| closed loop: side | what its answer proves | median rate | p50 / p99 / p99.9 ms | server CPU per million records (requests, for pages) | CPU of server, load generator |", r.absolutes)
 	table("| open loop | what its answer proves | fixed rate | p50 / p99 / p99.9 ms from the due time | server CPU per million records |", r.opens)
 	table("| P13 start-up | opening and reading 4 KiB of each | read by the broker until ready |", r.starts)
 	table("| in process, no network | records/s | allocations per record | bytes allocated per record |", r.allocs)
