@@ -149,7 +149,7 @@ func (b *bench) startReference() error {
 		return err
 	}
 	b.rawAddr = raw
-	b.reference, err = start(addr, "/ready", filepath.Join(b.dir, "reference.log"), self, referenceCommand, addr.String(), raw.String())
+	b.reference, err = start(b.ctx, addr, "/ready", filepath.Join(b.dir, "reference.log"), self, referenceCommand, addr.String(), raw.String())
 	return err
 }
 
@@ -158,7 +158,7 @@ func (b *bench) startBroker() error {
 	if err != nil {
 		return err
 	}
-	b.broker, err = start(addr, "/readyz", b.brokerDir+".log", b.brokerBin,
+	b.broker, err = start(b.ctx, addr, "/readyz", b.brokerDir+".log", b.brokerBin,
 		"--listen", addr.String(), "--data-dir", b.brokerDir, "--log-level", "warn")
 	return err
 }

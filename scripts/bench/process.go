@@ -39,7 +39,7 @@ type process struct {
 
 // start runs a command that listens on addr and waits until readyPath answers
 // 200. Its standard error goes to the file logPath.
-func start(addr netip.AddrPort, readyPath, logPath string, name string, args ...string) (*process, error) {
+func start(ctx context.Context, addr netip.AddrPort, readyPath, logPath string, name string, args ...string) (*process, error) {
 	logFile, err := os.Create(logPath)
 	if err != nil {
 		return nil, err
@@ -54,14 +54,14 @@ func start(addr netip.AddrPort, readyPath, logPath string, name string, args ...
 		return nil, err
 	}
 	go func() { p.exited <- p.cmd.Wait() }()
-	if err := p.awaitReady(readyPath, begun); err != nil {
+	if err := p.awaitReady(ctx, readyPath, begun); err != nil {
 		tail, _ := os.ReadFile(logPath)
 		return nil, errors.Join(fmt.Errorf("%s did not get ready: %w\n%s", name, err, tail[max(0, len(tail)-2000):]), p.stop())
 	}
 	return p, nil
 }
 
-func (p *process) awaitReady(path string, begun time.Time) error {
+func (p *process) awaitReady(ctx context.Context, path string, begun time.Time) error {
 	client := http.Client{Timeout: 5 * time.Second, Transport: &http.Transport{}}
 	defer client.CloseIdleConnections()
 	var last error
@@ -77,6 +77,8 @@ func (p *process) awaitReady(path string, begun time.Time) error {
 		}
 		last = err
 		select {
+		case <-ctx.Done():
+			return errors.Join(ctx.Err(), last)
 		case err := <-p.exited:
 			p.exited <- err
 			return fmt.Errorf("it exited: %w", errors.Join(err, last))
