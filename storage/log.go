@@ -1,10 +1,9 @@
 package storage
 
 import (
-	"fmt"
-	"io"
-	"os"
+	"math"
 	"path/filepath"
+	"sort"
 	"sync"
 	"time"
 )
@@ -12,10 +11,10 @@ import (
 // LogConfig is the part of a topic's configs that its logs obey. It may be
 // changed while the log is open (Configure).
 type LogConfig struct {
-	SegmentBytes   int64         // roll a segment before it would grow beyond this
+	SegmentBytes   int64         // roll a segment before it would grow beyond this; 0: never
 	SegmentAge     time.Duration // roll a segment whose first append is older; 0: never
-	RetentionBytes int64         // -1: no limit
-	RetentionAge   time.Duration // -1: no limit
+	RetentionBytes int64         // -1 (or 0): no limit
+	RetentionAge   time.Duration // -1 (or 0): no limit
 	LogAppendTime  bool          // timestamps are the leader's append time
 }
 
@@ -29,65 +28,117 @@ type LogConfig struct {
 // An append is three steps, so that no lock is held across a write or fsync and
 // everything that waits shares one of each: Stage (memory only, called under the
 // partition's lock), Write, Sync.
+//
+// # Who may touch what
+//
+// Log.mu is held for a few memory accesses, never across I/O, a wait or a call
+// out of the package; under it nothing is locked. What a mutex can't be held
+// for, two roles do, each held by one goroutine at a time:
+//
+//   - The writer alone changes segment files and the list of them: it writes what
+//     is staged, rolls, truncates, and removes. Whoever calls Write while the role
+//     is free takes it, writes all that is staged and, when more came meanwhile,
+//     leaves the role to a goroutine of its own that goes on until nothing is
+//     staged; nobody writes for others longer than one round. Maintenance (Retain,
+//     AdvanceStart, TruncateTo, BeginEpoch, close) queues for the role and goes first.
+//   - The syncer alone fsyncs the active segment and moves the durable end, in the
+//     same pattern: one fsync covers all that was written before it began, and who
+//     comes later joins the next. A roll syncs the segment it closes itself, as the
+//     writer, so the syncer never needs any but the active one.
+//
+// Who needs both takes the writer first. Both publish what they did under Log.mu.
+// Readers hold neither: they look up segment and size under Log.mu and read below
+// that size, where bytes never change except by TruncateTo (see Log.cuts). The
+// goroutines that a log starts are in bg, and close waits for them.
+//
+// Order of locks in this package: Store.mu → Log.mu; handles.mu and the index's
+// are leaves and never taken under Log.mu.
 type Log struct {
-	store     *Store
+	disk      *disk
 	id        PartitionID
+	dir       string
 	onDurable func()
+	dirSynced bool // the directory's own name is durable; touched by the writer alone
 
-	mu      sync.Mutex // guards everything below
-	cfg     LogConfig
-	file    *os.File
-	size    int64
-	start   int64
-	end     int64
-	batches []thinEntry
-	hw      int64
+	bg sync.WaitGroup // the goroutines that this log started
+
+	mu       sync.Mutex // guards everything below
+	cfg      LogConfig
+	segments []*segment // ascending; the last one is active
+	start    int64
+	written  int64
+	synced   int64 // fsynced, whatever the mode
+	cuts     int64 // counts truncations
+	closed   bool  // nothing can be staged or read any more
+	gone     bool  // nothing is written or synced any more
+	failed   *FailedError
+
+	// Appending, see append.go.
+	writer      role
+	staged      []group
+	spare       []group // the other one of two buffers for staged
+	round       *round  // that will write what is staged; nil when nothing is
+	stagedBytes int
+	stagedEnd   int64
+	appendTime  int64 // of the last staged batch
+	// The largest timestamp of the log, and of the last time entry in the index.
+	maxTimestamp, notedTimestamp int64
+
+	// Syncing, see sync.go.
+	syncer   role
+	syncEnd  int64         // what the running fsync covers; 0: none runs
+	current  chan struct{} // closed after the running fsync; nil when nobody waits
+	next     chan struct{} // closed after the fsync that comes then
+	wantSync bool          // SyncSoon asked and no fsync has covered it yet
+
+	epochs       []EpochEntry // ascending in both
+	epochPending bool         // the newest epochs are not durable yet
+	damage       []damage     // ascending, by Segment and Position
+	hw           int64        // noted for the next checkpoint
+	checkpointed checkpoint   // what the index was told last
+	lossy        bool
+	examining    bool      // a reader looks through a damaged segment
+	cursors      [4]cursor // where readers stopped
+	nextCursor   int
 }
 
-type thinEntry struct {
-	base, next int64
-	pos        int64
-	size       int
+// role is held by one goroutine at a time; the Log's mu guards it.
+type role struct {
+	held    bool
+	waiting []chan struct{} // maintenance, first come first served
 }
 
-func openLog(s *Store, id PartitionID, cfg LogConfig, onDurable func()) (*Log, error) {
-	dir := s.logDir(id)
-	if err := os.MkdirAll(dir, 0o750); err != nil {
-		return nil, fmt.Errorf("storage: %w", err)
+// take waits for the role. Give it back with releaseWriter or releaseSyncer.
+func (l *Log) take(r *role) {
+	l.mu.Lock()
+	if !r.held {
+		r.held = true
+		l.mu.Unlock()
+		return
 	}
-	f, err := os.OpenFile(filepath.Join(dir, fmt.Sprintf("%020d.log", 0)), os.O_CREATE|os.O_RDWR, 0o640)
-	if err != nil {
-		return nil, fmt.Errorf("storage: %w", err)
-	}
-	l := &Log{store: s, id: id, onDurable: onDurable, cfg: cfg, file: f}
-	data, err := io.ReadAll(f)
-	if err != nil {
-		return nil, fmt.Errorf("storage: %w", err)
-	}
-	for len(data) > 0 {
-		b, rest, err := ParseBatch(data)
-		if err != nil {
-			break
-		}
-		l.batches = append(l.batches, thinEntry{b.BaseOffset(), b.NextOffset(), l.size, len(b)})
-		l.size += int64(len(b))
-		l.end = b.NextOffset()
-		data = rest
-	}
-	l.hw = l.end
-	return l, f.Truncate(l.size)
+	turn := make(chan struct{})
+	r.waiting = append(r.waiting, turn)
+	l.mu.Unlock()
+	<-turn
 }
 
-// Staged is what Stage gave its batches, and the receipt that Write and Sync ask
-// for: after a full disk made the log give the same offsets out again, an end
-// offset alone couldn't tell whose bytes are there.
-type Staged struct {
-	BaseOffset int64 // of the first batch
-	EndOffset  int64 // exclusive, of the last
-	AppendTime int64 // ms by the store's clock, never less than an earlier one of this log (D3)
-	// Backlogged: so much is staged and not yet written that a caller who would
-	// not wait (acks=0) must call Write before it takes more.
-	Backlogged bool
+// pass hands the role to who waits for it longest; false: nobody does.
+func (r *role) pass() bool {
+	if len(r.waiting) == 0 {
+		return false
+	}
+	close(r.waiting[0])
+	r.waiting = r.waiting[1:]
+	return true
+}
+
+// OpenLog's work: a log that recover fills in.
+func openLog(d *disk, id PartitionID, cfg LogConfig, onDurable func()) (*Log, error) {
+	l := &Log{disk: d, id: id, dir: filepath.Join(d.partitionsDir(), id.String()), cfg: cfg, onDurable: onDurable}
+	if err := l.recover(); err != nil {
+		return nil, err
+	}
+	return l, nil
 }
 
 // Configure applies changed topic configs.
@@ -97,132 +148,72 @@ func (l *Log) Configure(cfg LogConfig) {
 	l.cfg = cfg
 }
 
-// Stage gives the batches the next offsets, without a gap between them, and the
-// leader epoch, and queues them for the next write. It copies nothing: they
-// belong to the log until they are written. It does no I/O. Errors: ErrClosed,
-// ErrDiskNearlyFull, *FailedError; then nothing was staged.
-func (l *Log) Stage(batches []Batch, leaderEpoch int32) (Staged, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	base := l.end
-	for _, b := range batches {
-		b.stamp(l.end, leaderEpoch)
-		if _, err := l.file.WriteAt(b, l.size); err != nil {
-			return Staged{}, &FailedError{Cause: err}
-		}
-		l.batches = append(l.batches, thinEntry{l.end, b.NextOffset(), l.size, len(b)})
-		l.size += int64(len(b))
-		l.end = b.NextOffset()
-	}
-	return Staged{BaseOffset: base, EndOffset: l.end, AppendTime: l.store.opts.Now().UnixMilli()}, nil
-}
-
-// Write returns when what was staged is in the segment file. Either
-// the caller itself writes for all that wait, or somebody else does. An error
-// means that none of what was staged is in the log: it was cut off again
-// (ErrDiskNearlyFull), or the log has failed and nobody knows (*FailedError).
-func (l *Log) Write(s Staged) error { return nil }
-
-// Sync returns when what was staged is durable, writing first if need be.
-func (l *Log) Sync(s Staged) error {
-	if err := l.file.Sync(); err != nil {
-		return &FailedError{Cause: err}
-	}
-	l.onDurable()
-	return nil
-}
-
-// SyncSoon has everything written made durable in the background (group
-// commit), for appends that don't wait for it. onDurable tells when.
-func (l *Log) SyncSoon() { go func() { _ = l.Sync(Staged{EndOffset: l.WrittenEnd()}) }() }
-
 // StartOffset is the log start offset: the first offset that can be read.
 func (l *Log) StartOffset() int64 { l.mu.Lock(); defer l.mu.Unlock(); return l.start }
 
 // StagedEnd is the offset that the next staged batch will get.
-func (l *Log) StagedEnd() int64 { return l.WrittenEnd() }
+func (l *Log) StagedEnd() int64 { l.mu.Lock(); defer l.mu.Unlock(); return l.stagedEnd }
 
 // WrittenEnd is the log end offset (LEO) as readers on this machine see it.
-func (l *Log) WrittenEnd() int64 { l.mu.Lock(); defer l.mu.Unlock(); return l.end }
+func (l *Log) WrittenEnd() int64 { l.mu.Lock(); defer l.mu.Unlock(); return l.written }
 
 // DurableEnd is the LEO that this replica may report to others.
-func (l *Log) DurableEnd() int64 { return l.WrittenEnd() }
-
-// ReadResult is whole batches as they are on disk.
-type ReadResult struct {
-	// Data holds whole batches, the first of which contains the asked offset.
-	// Records below the asked offset or at or above the limit must be skipped
-	// by the caller. Empty when the asked offset is at the limit.
-	Data []byte
-	// StartOffset is the log start at the time of the read.
-	StartOffset int64
-}
-
-// Read appends to buf[:0] whole batches from the one that holds offset on, below
-// limit, up to maxBytes but at least one batch. limit is at most WrittenEnd. CRCs
-// are checked. Errors: *OffsetOutOfRangeError (offset not in [start, limit]),
-// *CorruptError (the batch that holds offset is damaged), ErrClosed.
-func (l *Log) Read(offset, limit int64, maxBytes int, buf []byte) (ReadResult, error) {
+func (l *Log) DurableEnd() int64 {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	res := ReadResult{StartOffset: l.start, Data: buf[:0]}
-	limit = min(limit, l.end)
-	if offset < l.start || offset > limit {
-		return res, &OffsetOutOfRangeError{offset, l.start, limit}
+	if l.disk.mode == FsyncCommit {
+		return l.synced
 	}
-	for _, e := range l.batches {
-		if e.next <= offset || e.base >= limit || (len(res.Data) > 0 && len(res.Data)+e.size > maxBytes) {
-			continue
-		}
-		b := make([]byte, e.size)
-		if _, err := l.file.ReadAt(b, e.pos); err != nil {
-			return res, fmt.Errorf("storage: %w", err)
-		}
-		res.Data = append(res.Data, b...)
-	}
-	return res, nil
+	return l.written
 }
 
-// OffsetForTimestamp finds the first offset below limit whose record's timestamp
-// is at or after ms; found is false when there is none.
-func (l *Log) OffsetForTimestamp(ms, limit int64) (offset int64, found bool, err error) {
-	return 0, false, nil
-}
-
-// AdvanceStart moves the log start to `to`, durably, and removes whole segments
-// below it. The caller has checked that `to` is at most the high watermark.
-func (l *Log) AdvanceStart(to int64) error {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.start = max(l.start, to)
-	return nil
-}
-
-// Retain removes whole closed segments that the retention configs let go, never
-// one that reaches above highWatermark. It returns the new log start.
-func (l *Log) Retain(highWatermark int64) (int64, error) { return l.StartOffset(), nil }
-
-// EpochEntry says that leader epoch Epoch began at StartOffset.
-type EpochEntry struct {
-	Epoch       int32
-	StartOffset int64
-}
-
-// BeginEpoch records durably that leader epoch `epoch` begins at the log's end,
-// before the first append in it (R49). Calling it again with the newest epoch
-// does nothing.
-func (l *Log) BeginEpoch(epoch int32) error { return nil }
-
-// Epochs lists the leader-epoch entries in order.
-func (l *Log) Epochs() []EpochEntry { return nil }
-
-// CheckpointHighWatermark notes hw for the next checkpoint (every 5 s and at Close).
-func (l *Log) CheckpointHighWatermark(hw int64) { l.mu.Lock(); l.hw = hw; l.mu.Unlock() }
-
-// CheckpointedHighWatermark is the last checkpoint, clamped to the log (R34).
-func (l *Log) CheckpointedHighWatermark() int64 { l.mu.Lock(); defer l.mu.Unlock(); return l.hw }
+// Lossy tells that the log held more than was found when it was opened, or holds
+// damage: its replica must not count as complete (R34).
+func (l *Log) Lossy() bool { l.mu.Lock(); defer l.mu.Unlock(); return l.lossy || len(l.damage) > 0 }
 
 // SizeBytes is the size of all segments.
-func (l *Log) SizeBytes() int64 { l.mu.Lock(); defer l.mu.Unlock(); return l.size }
+func (l *Log) SizeBytes() int64 {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	var sum int64
+	for _, s := range l.segments {
+		sum += s.size
+	}
+	return sum
+}
 
-func (l *Log) close() error { return l.file.Close() }
+// active is the segment that appends go to; nil in a log that never had one.
+// Call it under mu or as the writer.
+func (l *Log) active() *segment {
+	if len(l.segments) == 0 {
+		return nil
+	}
+	return l.segments[len(l.segments)-1]
+}
+
+// segmentAt finds the segment that holds offset, and the base of the one after it
+// (the largest int64 if there is none). Call it under mu; the log has a segment.
+func (l *Log) segmentAt(offset int64) (s *segment, nextBase int64) {
+	i := sort.Search(len(l.segments), func(i int) bool { return l.segments[i].base > offset })
+	nextBase = math.MaxInt64
+	if i < len(l.segments) {
+		nextBase = l.segments[i].base
+	}
+	return l.segments[max(i-1, 0)], nextBase
+}
+
+// fail latches the first failure of a write, fsync or close: it is final, since
+// the kernel may have dropped the bytes and a second try would report success
+// (S4). Everybody who waits fails. Call it without mu.
+func (l *Log) fail(err error) *FailedError {
+	l.mu.Lock()
+	if l.failed == nil {
+		l.failed = &FailedError{Cause: err}
+	}
+	failed := l.failed
+	l.dropStaged(failed)
+	l.wakeSynced()
+	l.mu.Unlock()
+	l.disk.failed(failed)
+	return failed
+}

@@ -80,6 +80,7 @@ type Store struct {
 	// index is the cache of everything that can be made again from segments.
 	index    *index
 	guard    *diskGuard
+	disk     *disk     // what the logs share
 	clean    bool      // see CleanStart
 	previous cleanFile // what the last run left; zero if it wasn't clean
 
@@ -176,6 +177,9 @@ func (s *Store) open() error {
 		return err
 	}
 	s.index = ix
+	s.disk = newDisk(osFS{}, dir, ix, s.opts)
+	s.disk.failed = func(err error) { _ = s.fail(err) }
+	s.disk.admit, s.disk.outOfSpace, s.disk.fsynced = s.admit, s.guard.outOfSpace, s.fsynced
 	s.clean = clean && !rebuilt && stored == previous.IndexGeneration
 	if s.clean {
 		s.previous = previous
@@ -220,7 +224,7 @@ func (s *Store) OpenLog(id PartitionID, cfg LogConfig, onDurable func()) (*Log, 
 	s.logs[id] = o
 	s.mu.Unlock()
 
-	o.log, o.err = openLog(s, id, cfg, onDurable)
+	o.log, o.err = openLog(s.disk, id, cfg, onDurable)
 	if o.err != nil { // the next caller may try again
 		s.mu.Lock()
 		if s.logs[id] == o {

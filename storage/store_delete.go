@@ -59,9 +59,7 @@ func (s *Store) DeleteLog(id PartitionID) error {
 	s.mu.Unlock()
 	if o != nil {
 		if <-o.ready; o.err == nil {
-			if err := o.log.close(); err != nil {
-				return err
-			}
+			o.log.discard()
 		}
 	}
 	if err := s.renameDeleted(id); err != nil {

@@ -1,0 +1,238 @@
+package storage
+
+// maxStagedBytes is how much may be staged and not yet written before Stage says
+// Backlogged. Callers that wait for their write bound themselves; this is for
+// those that don't. 32 MiB is some tens of milliseconds of a slow disk.
+const maxStagedBytes = 32 << 20
+
+// Staged is what Stage gave its batches, and the receipt that Write and Sync ask
+// for: after a full disk made the log give the same offsets out again, an end
+// offset alone couldn't tell whose bytes are there.
+type Staged struct {
+	BaseOffset int64 // of the first batch
+	EndOffset  int64 // exclusive, of the last
+	AppendTime int64 // ms by the store's clock, never less than an earlier one of this log (D3)
+	// Backlogged: so much is staged and not yet written that a caller who would
+	// not wait (acks=0) must call Write before it takes more.
+	Backlogged bool
+
+	round *round
+}
+
+// group is what one Stage brought; it is written whole or not at all.
+type group struct {
+	batches    []Batch
+	base, end  int64
+	bytes      int
+	appendTime int64
+	epoch      int32
+}
+
+// round is one write, of all that was staged when it began.
+type round struct {
+	done chan struct{} // closed when settled
+
+	// Guarded by Log.mu until done is closed, constant then.
+	settled bool
+	end     int64 // what was written, exclusive
+	err     error // why the rest was not
+}
+
+// outcome is what a settled round did for one of its groups.
+func (r *round) outcome(s Staged) error {
+	if s.EndOffset <= r.end {
+		return nil
+	}
+	return r.err
+}
+
+// Stage gives the batches the next offsets, without a gap between them, and the
+// leader epoch, and queues them for the next write. It copies nothing: they
+// belong to the log until they are written. It does no I/O. Errors: ErrClosed,
+// ErrDiskNearlyFull, *FailedError; then nothing was staged.
+//
+// What is staged stays in memory until somebody calls Write, Sync or SyncSoon.
+func (l *Log) Stage(batches []Batch, leaderEpoch int32) (Staged, error) {
+	if len(batches) == 0 {
+		panic("storage: Stage of no batches")
+	}
+	var bytes int64
+	for _, b := range batches {
+		bytes += int64(len(b))
+	}
+	if err := l.disk.admit(bytes); err != nil {
+		return Staged{}, err
+	}
+	now := l.disk.nowMs()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	switch {
+	case l.failed != nil:
+		return Staged{}, l.failed
+	case l.closed:
+		return Staged{}, ErrClosed
+	}
+	l.appendTime = max(l.appendTime, now)
+	g := group{batches: batches, base: l.stagedEnd, end: l.stagedEnd, bytes: int(bytes), appendTime: l.appendTime, epoch: leaderEpoch}
+	for _, b := range batches {
+		b.stamp(g.end, leaderEpoch)
+		if l.cfg.LogAppendTime {
+			b.stampAppendTime(l.appendTime)
+		}
+		g.end = b.NextOffset()
+	}
+	if l.round == nil {
+		l.round = &round{done: make(chan struct{})}
+		l.staged, l.spare = l.spare[:0], nil
+	}
+	l.staged = append(l.staged, g)
+	l.stagedBytes += g.bytes
+	l.stagedEnd = g.end
+	return Staged{BaseOffset: g.base, EndOffset: g.end, AppendTime: g.appendTime,
+		Backlogged: l.stagedBytes > maxStagedBytes, round: l.round}, nil
+}
+
+// Write returns when what was staged is in the segment file. Either the caller
+// itself writes for all that wait, or somebody else does. An error means that
+// none of what was staged is in the log: it was cut off again
+// (ErrDiskNearlyFull), or the log has failed and nobody knows (*FailedError).
+func (l *Log) Write(s Staged) error {
+	r := s.round
+	l.mu.Lock()
+	switch {
+	case r.settled:
+		l.mu.Unlock()
+	case l.writer.held:
+		l.mu.Unlock()
+		<-r.done
+	default: // nobody writes, so r is the round that comes next
+		l.writer.held = true
+		l.mu.Unlock()
+		l.writeRound()
+		l.releaseWriter()
+	}
+	return r.outcome(s)
+}
+
+// releaseWriter gives the writer's role to maintenance that waits, or else to a
+// goroutine that writes what was staged meanwhile, or else to nobody.
+func (l *Log) releaseWriter() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	switch {
+	case l.writer.pass():
+	case l.round != nil:
+		l.bg.Go(l.drain)
+	default:
+		l.writer.held = false
+		l.trimStaged()
+	}
+	l.startWantedSync()
+}
+
+// drain writes, as the writer, until nothing is staged.
+func (l *Log) drain() {
+	l.writeRound()
+	l.releaseWriter()
+}
+
+// writeRound writes all that is staged. The caller is the writer.
+func (l *Log) writeRound() {
+	l.mu.Lock()
+	groups, r := l.staged, l.round
+	if r == nil {
+		l.mu.Unlock()
+		return
+	}
+	l.staged, l.round = nil, nil
+	w := newRoundWriter(l)
+	l.mu.Unlock()
+
+	err := w.write(groups)
+	durable := l.publish(w, groups, r, err)
+	w.note()
+	switch {
+	case w.final:
+		l.fail(err)
+	case isDiskFull(err):
+		l.disk.outOfSpace()
+	}
+	if durable && l.onDurable != nil {
+		l.onDurable()
+	}
+}
+
+// publish makes what w wrote known to readers, settles the round r if any, and tells
+// whether the durable end moved. After an error everything staged since falls
+// with the groups that failed: their offsets are behind a hole.
+func (l *Log) publish(w *roundWriter, groups []group, r *round, err error) (durable bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	writtenBefore, syncedBefore := l.written, l.synced
+	for i := range w.touched {
+		t := &w.touched[i]
+		t.segment.apply(t)
+		if i > 0 || len(l.segments) == 0 {
+			l.segments = append(l.segments, t.segment)
+			l.synced = max(l.synced, t.segment.base)
+		}
+	}
+	l.maxTimestamp, l.notedTimestamp = w.maxTimestamp, w.notedTimestamp
+	for _, g := range groups[:w.whole] {
+		l.written = g.end
+		w.newEpoch = l.noteEpoch(g.epoch, g.base) || w.newEpoch
+	}
+	if w.saveMeta && !w.final {
+		l.epochPending = false
+	}
+	for _, g := range groups {
+		l.stagedBytes -= g.bytes
+	}
+	if r != nil {
+		r.settle(l.written, w.told(err))
+	}
+	if err != nil {
+		l.dropStaged(w.told(err))
+		l.stagedEnd = l.written
+	}
+	if n := len(w.touched); n > 0 && w.touched[n-1].synced == w.touched[n-1].size {
+		l.synced = max(l.synced, l.written) // a roll or a cut made all of it durable
+	}
+	w.pin()
+	clear(groups)
+	if l.spare == nil {
+		l.spare = groups[:0] // may be nil
+	}
+	if l.disk.mode == FsyncCommit {
+		return l.synced > syncedBefore
+	}
+	return l.written > writtenBefore
+}
+
+// trimStaged lets an idle log keep no memory for appends.
+func (l *Log) trimStaged() {
+	if cap(l.spare) > 8 {
+		l.spare = nil
+	}
+}
+
+func (r *round) settle(end int64, err error) {
+	r.settled, r.end, r.err = true, end, err
+	close(r.done)
+}
+
+// dropStaged fails everything that is staged and gives its offsets back. Call it
+// under mu; the writer isn't writing, or will find nothing staged.
+func (l *Log) dropStaged(err error) {
+	if l.round == nil {
+		return
+	}
+	for i := range l.staged {
+		l.stagedBytes -= l.staged[i].bytes
+	}
+	clear(l.staged)
+	l.staged = nil
+	l.round.settle(l.written, err)
+	l.round = nil
+	l.stagedEnd = l.written
+}

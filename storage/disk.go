@@ -1,0 +1,101 @@
+package storage
+
+import (
+	"errors"
+	"path/filepath"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/rs/zerolog"
+)
+
+const (
+	// maxParallelSyncs bounds the fsyncs that run at once in one data directory, so
+	// that the metadata log on the same disk waits for a few of them at most (K19).
+	maxParallelSyncs = 2
+	// chunkBytes is the size of the buffers in which headers are looked through.
+	chunkBytes = 64 << 10
+)
+
+// disk is what all logs of one data directory share.
+type disk struct {
+	fs     fs
+	dir    string // the data directory
+	index  logIndex
+	files  *handles
+	mode   Fsync
+	now    func() time.Time
+	logger zerolog.Logger
+	// syncs holds a token per fsync that runs.
+	syncs chan struct{}
+	// chunks pools *[chunkBytes]byte.
+	chunks sync.Pool
+	// failed latches the whole store when a write, fsync or close failed (S4). It
+	// may be called more than once.
+	failed func(error)
+	// admit is asked before so many bytes are staged; ErrDiskNearlyFull refuses them.
+	admit func(bytes int64) error
+	// outOfSpace is told of each write that found no room.
+	outOfSpace func()
+	// fsynced is told how long each fsync of a segment took.
+	fsynced func(time.Duration)
+}
+
+// logIndex is what a log asks of the data directory's index (see index).
+type logIndex interface {
+	meta(id PartitionID) (logMeta, bool)
+	offsetFloor(id PartitionID, offset int64) (indexEntry, bool)
+	timeFloor(id PartitionID, ms int64) (timeEntry, bool)
+	addOffsets(id PartitionID, entries []indexEntry)
+	addTimes(id PartitionID, entries []timeEntry)
+	truncate(id PartitionID, offset int64)
+	deleteBelow(id PartitionID, offset int64)
+	update(id PartitionID, change func(*logMeta))
+	updateNow(id PartitionID, change func(*logMeta)) error
+	drop(id PartitionID) error
+}
+
+func newDisk(fs fs, dir string, index logIndex, opts Options) *disk {
+	d := &disk{
+		fs: fs, dir: dir, index: index, mode: opts.Fsync, now: opts.Now, logger: opts.Logger,
+		syncs:      make(chan struct{}, maxParallelSyncs),
+		chunks:     sync.Pool{New: func() any { return new([chunkBytes]byte) }},
+		failed:     func(error) {},
+		admit:      func(int64) error { return nil },
+		outOfSpace: func() {},
+		fsynced:    func(time.Duration) {},
+	}
+	d.files = newHandles(fs, func(err error) { d.failed(err) })
+	return d
+}
+
+func (d *disk) partitionsDir() string { return filepath.Join(d.dir, "partitions") }
+
+// sync fsyncs a file within the store's bound on parallel fsyncs.
+func (d *disk) sync(f file) error {
+	d.syncs <- struct{}{}
+	defer func() { <-d.syncs }()
+	return d.syncNow(f)
+}
+
+// syncNow is sync for who holds a token of syncs.
+func (d *disk) syncNow(f file) error {
+	began := time.Now()
+	err := f.sync()
+	if err == nil {
+		d.fsynced(time.Since(began))
+	}
+	return err
+}
+
+// chunk lends a buffer; give it back with d.chunks.Put.
+func (d *disk) chunk() *[chunkBytes]byte { return d.chunks.Get().(*[chunkBytes]byte) }
+
+// nowMs is the broker's clock in ms.
+func (d *disk) nowMs() int64 { return d.now().UnixMilli() }
+
+// isDiskFull: the error says that there was no room, not that the disk is broken (S5).
+func isDiskFull(err error) bool {
+	return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT)
+}

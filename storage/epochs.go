@@ -1,0 +1,53 @@
+package storage
+
+import "slices"
+
+// EpochEntry says that leader epoch Epoch began at StartOffset.
+type EpochEntry struct {
+	Epoch       int32
+	StartOffset int64
+}
+
+// BeginEpoch says that leader epoch `epoch` begins at the log's end. It is
+// durable before the first byte appended in it is written (R49), and soon if
+// none is: starting ten thousand idle partitions needs no fsync each. Calling it
+// again with the newest epoch, or with an older one, does nothing. An epoch
+// without records gives way to the next one, as in Kafka. Nothing may be staged.
+func (l *Log) BeginEpoch(epoch int32) error {
+	l.mu.Lock()
+	switch {
+	case l.failed != nil:
+		defer l.mu.Unlock()
+		return l.failed
+	case l.closed:
+		l.mu.Unlock()
+		return ErrClosed
+	}
+	began := l.noteEpoch(epoch, l.stagedEnd)
+	l.epochPending = l.epochPending || began
+	l.mu.Unlock()
+	if began {
+		l.disk.index.update(l.id, l.describe)
+	}
+	return nil
+}
+
+// noteEpoch adds an entry unless the epoch is known. Call it under mu.
+func (l *Log) noteEpoch(epoch int32, start int64) bool {
+	n := len(l.epochs)
+	if n > 0 && l.epochs[n-1].Epoch >= epoch {
+		return false
+	}
+	for n > 0 && l.epochs[n-1].StartOffset >= start {
+		n--
+	}
+	l.epochs = append(slices.Clip(l.epochs[:n]), EpochEntry{Epoch: epoch, StartOffset: start})
+	return true
+}
+
+// Epochs lists the leader-epoch entries in order.
+func (l *Log) Epochs() []EpochEntry {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return slices.Clone(l.epochs)
+}

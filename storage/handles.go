@@ -1,0 +1,160 @@
+package storage
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"sync"
+	"syscall"
+)
+
+// maxIdleHandles bounds the open segment files that nobody uses at the moment.
+// 512 leaves room for connections under a limit of 1,024 descriptors, the usual one.
+const maxIdleHandles = 512
+
+// handles opens segment files when they are needed and keeps the most recently
+// used ones open. A file in use, or with bytes that were not synced yet, stays
+// open: the kernel reports a failed write-back only to files that are open. All
+// files together are at most maxIdleHandles plus those in use.
+type handles struct {
+	fs fs
+	// failed is told of an error in closing a file: it is final (S4).
+	failed func(error)
+
+	mu    sync.Mutex // guards all below, and handle and gone of every segment
+	idle  handle     // ring of handles without users, the most recently used first
+	count int        // handles in the ring
+}
+
+// handle is one open segment file.
+type handle struct {
+	file file
+	once sync.Once // opens
+	err  error     // of opening
+
+	segment    *segment // guarded by handles.mu, like the rest
+	users      int
+	prev, next *handle // in the idle ring
+}
+
+func newHandles(fs fs, failed func(error)) *handles {
+	c := &handles{fs: fs, failed: failed}
+	c.idle.prev, c.idle.next = &c.idle, &c.idle
+	return c
+}
+
+// acquire opens the segment's file, or shares it. Each acquire needs a release.
+func (c *handles) acquire(dir string, s *segment) (*handle, error) {
+	c.mu.Lock()
+	h := s.handle
+	if h == nil {
+		h = &handle{segment: s}
+		s.handle = h
+	} else if h.users == 0 {
+		c.unlink(h)
+	}
+	h.users++
+	c.mu.Unlock()
+	h.once.Do(func() {
+		name := filepath.Join(dir, segmentName(s.base))
+		h.file, h.err = c.fs.open(name, os.O_RDWR)
+		if errors.Is(h.err, syscall.EMFILE) || errors.Is(h.err, syscall.ENFILE) {
+			c.closeIdle() // make room and try once more (F50)
+			h.file, h.err = c.fs.open(name, os.O_RDWR)
+		}
+	})
+	if h.err != nil {
+		err := h.err
+		c.release(h)
+		return nil, err
+	}
+	return h, nil
+}
+
+// adopt gives a segment the file that was just made for it; the caller has the handle.
+func (c *handles) adopt(s *segment, f file) *handle {
+	h := &handle{file: f, segment: s, users: 1}
+	h.once.Do(func() {})
+	c.mu.Lock()
+	s.handle = h
+	c.mu.Unlock()
+	return h
+}
+
+// share is acquire for who has the handle already.
+func (c *handles) share(h *handle) {
+	c.mu.Lock()
+	h.users++
+	c.mu.Unlock()
+}
+
+func (c *handles) release(h *handle) {
+	c.mu.Lock()
+	h.users--
+	var closing *handle
+	switch {
+	case h.users > 0:
+	case h.err != nil || h.segment.gone:
+		if h.segment.handle == h {
+			h.segment.handle = nil // the next acquire tries again
+		}
+		closing = h
+	default:
+		h.prev, h.next = &c.idle, c.idle.next
+		h.prev.next, h.next.prev = h, h
+		if c.count++; c.count > maxIdleHandles {
+			closing = c.idle.prev
+			c.unlink(closing)
+			closing.segment.handle = nil
+		}
+	}
+	c.mu.Unlock()
+	c.close(closing)
+}
+
+// retire closes the segment's file as soon as nobody uses it: the segment was
+// removed, or its log is closed.
+func (c *handles) retire(s *segment) {
+	c.mu.Lock()
+	s.gone = true
+	h := s.handle
+	if h != nil && h.users == 0 {
+		c.unlink(h)
+		s.handle = nil
+	} else {
+		h = nil
+	}
+	c.mu.Unlock()
+	c.close(h)
+}
+
+// closeIdle closes every file that nobody uses.
+func (c *handles) closeIdle() {
+	c.mu.Lock()
+	var closing []*handle
+	for c.idle.next != &c.idle {
+		h := c.idle.next
+		c.unlink(h)
+		h.segment.handle = nil
+		closing = append(closing, h)
+	}
+	c.mu.Unlock()
+	for _, h := range closing {
+		c.close(h)
+	}
+}
+
+func (c *handles) unlink(h *handle) {
+	h.prev.next, h.next.prev = h.next, h.prev
+	h.prev, h.next = nil, nil
+	c.count--
+}
+
+func (c *handles) close(h *handle) {
+	if h == nil || h.file == nil {
+		return
+	}
+	if err := h.file.Close(); err != nil {
+		c.failed(err)
+	}
+}

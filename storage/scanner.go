@@ -1,0 +1,174 @@
+package storage
+
+import (
+	"bytes"
+	"encoding/binary"
+	"fmt"
+	"io"
+)
+
+const (
+	// scanBytes is how much of a segment a scan reads at once.
+	scanBytes = 256 << 10
+	// pageBytes is the unit in which unreadable places are passed over.
+	pageBytes = 4 << 10
+	// sectorBytes is the smallest unit that a disk writes whole.
+	sectorBytes = 512
+	// maxResyncFactor bounds the bytes that a search for the next valid batch
+	// checksums, as a multiple of the segment's size: values can be made that look
+	// like batch headers everywhere.
+	maxResyncFactor = 16
+)
+
+// scanner reads a segment from end to end and checks everything.
+type scanner struct {
+	file file
+	size int64
+	buf  []byte // the file's bytes from `from` on
+	from int64
+}
+
+// stretch is a place that holds no valid batch.
+type stretch struct {
+	pos, end int64 // bytes
+	from     int64 // the first offset that is missing
+	to       int64 // the next offset that is there; -1: nothing valid follows
+	reason   string
+}
+
+// window returns n bytes at pos, fewer at the file's end. Pages that can't be read
+// come as 0xff: they are bad, and what lies behind them is still found.
+func (sc *scanner) window(pos int64, n int) []byte {
+	n = int(min(int64(n), sc.size-pos))
+	if n <= 0 {
+		return nil
+	}
+	if pos >= sc.from && pos+int64(n) <= sc.from+int64(len(sc.buf)) {
+		return sc.buf[pos-sc.from:][:n]
+	}
+	want := int(min(int64(max(n, scanBytes)), sc.size-pos))
+	if cap(sc.buf) < want {
+		sc.buf = make([]byte, want)
+	}
+	sc.buf, sc.from = sc.buf[:want], pos
+	if got, err := sc.file.ReadAt(sc.buf, pos); err != nil && !(err == io.EOF && got == want) {
+		for i := 0; i < want; i += pageBytes {
+			page := sc.buf[i:min(i+pageBytes, want)]
+			if got, err := sc.file.ReadAt(page, pos+int64(i)); err != nil && !(err == io.EOF && got == len(page)) {
+				for j := range page {
+					page[j] = 0xff
+				}
+			}
+		}
+	}
+	return sc.buf[:n]
+}
+
+// batch is the valid batch at pos; its bytes are good until the next call.
+func (sc *scanner) batch(pos int64) (Batch, error) {
+	size, err := batchSize(sc.window(pos, BatchHeaderSize))
+	if err != nil {
+		return nil, err
+	}
+	if int64(size) > sc.size-pos {
+		return nil, &CorruptError{Reason: fmt.Sprintf("batch of %d bytes is cut off after %d", size, sc.size-pos)}
+	}
+	b, _, err := ParseBatch(sc.window(pos, size))
+	return b, err
+}
+
+// scan goes from pos, where the batch of offset next is expected, to the file's
+// end; batches are below limit. visit sees every valid batch. scan returns the
+// stretches without valid batches, and the offset after the last batch.
+func (sc *scanner) scan(pos, next, limit int64, visit func(b Batch, pos int64)) (bad []stretch, end int64) {
+	for pos < sc.size {
+		b, err := sc.batch(pos)
+		if err == nil && (b.BaseOffset() < next || b.NextOffset() > limit) {
+			err = &CorruptError{Reason: fmt.Sprintf("batch of offsets [%d, %d) stands where %d is expected", b.BaseOffset(), b.NextOffset(), next)}
+		}
+		if err != nil {
+			q := sc.resync(pos, next, limit)
+			s := stretch{pos: pos, end: sc.size, from: next, to: -1, reason: reasonOf(err)}
+			if q >= 0 {
+				s.end = q
+				if b, err := sc.batch(q); err == nil {
+					s.to = b.BaseOffset()
+				}
+			}
+			bad = append(bad, s)
+			pos = s.end
+			next = max(next, s.to)
+			continue
+		}
+		if b.BaseOffset() > next {
+			bad = append(bad, stretch{pos: pos, end: pos, from: next, to: b.BaseOffset(), reason: "offsets are missing"})
+		}
+		next = b.NextOffset()
+		size := int64(len(b))
+		visit(b, pos)
+		pos += size
+	}
+	return bad, next
+}
+
+// resync finds the next valid batch after the bad one at pos, with offsets in
+// [next, limit); -1: there is none. If the bad batch's own length leads to a
+// valid one, that is it: a batch that somebody put into a record's value isn't
+// taken for one of the log's then.
+func (sc *scanner) resync(pos, next, limit int64) int64 {
+	valid := func(q int64) bool {
+		b, err := sc.batch(q)
+		return err == nil && b.BaseOffset() >= next && b.NextOffset() <= limit
+	}
+	if size, err := batchSize(sc.window(pos, BatchHeaderSize)); err == nil && valid(pos+int64(size)) {
+		return pos + int64(size)
+	}
+	budget := maxResyncFactor*sc.size + scanBytes
+	for q := pos + 1; q+BatchHeaderSize <= sc.size && budget > 0; {
+		w := sc.window(q, scanBytes)
+		if len(w) < BatchHeaderSize {
+			break
+		}
+		i := bytes.IndexByte(w[offMagic:len(w)-BatchHeaderSize+offMagic+1], batchMagic)
+		if i < 0 {
+			q += int64(len(w) - BatchHeaderSize + 1)
+			continue
+		}
+		q += int64(i)
+		if size, ok := plausible(w[i:], sc.size-q, next, limit); ok {
+			budget -= size
+			if valid(q) {
+				return q
+			}
+		}
+		q++
+	}
+	return -1
+}
+
+// plausible is a cheap look at whether a batch of offsets in [next, limit) and at
+// most `left` bytes may begin at raw.
+func plausible(raw []byte, left, next, limit int64) (size int64, ok bool) {
+	n, err := batchSize(raw)
+	if err != nil || int64(n) > left {
+		return 0, false
+	}
+	b := Batch(raw)
+	delta := int64(int32(binary.BigEndian.Uint32(raw[offLastDelta:])))
+	base := b.BaseOffset()
+	return int64(n), base >= next && base < limit && b.RecordCount() >= 1 && delta >= int64(b.RecordCount())-1
+}
+
+// lostWrite tells that bytes of the stretch were never written, rather than
+// changed later: a sector that a crash kept from the disk ends in zeros, for
+// nothing but zeros was there before. It may be wrong about values that hold
+// zeros; therefore nobody throws bytes away for good because of it.
+func (sc *scanner) lostWrite(s stretch) bool {
+	first := (s.pos/sectorBytes + 1) * sectorBytes
+	for e := first; e <= s.end; e += sectorBytes {
+		if w := sc.window(e-1, 1); len(w) == 1 && w[0] == 0 {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,93 @@
+package storage
+
+import (
+	"fmt"
+	"math"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+)
+
+// A partition is a directory; its log is the batches of its segment files, one
+// after the other and nothing else:
+//
+//	partitions/<topic id>-<partition>/
+//	    00000000000000000000.log    named by the offset at which it begins,
+//	    00000000000000004711.log    20 digits, so that names sort like offsets
+//
+// Batches go to the last file only, the active one. A new file is made when the
+// old one, its length and its name are durable, so only the last file can end in
+// bytes that a crash tore: whatever is wrong in an earlier one is corruption.
+const segmentSuffix = ".log"
+
+// indexEveryBytes is the number of segment bytes per index entry (Kafka's
+// index.interval.bytes).
+const indexEveryBytes = 4 << 10
+
+// noTimestamp is the largest timestamp of no records at all.
+const noTimestamp = math.MinInt64
+
+// segment is one segment file.
+type segment struct {
+	base int64 // never changes
+
+	// guarded by handles.mu
+	handle *handle
+	gone   bool // its file is not to be kept open
+
+	// guarded by Log.mu; changed by the writer alone (synced by the syncer too)
+	size         int64 // bytes of whole batches, which readers may see
+	synced       int64 // bytes of them that are durable
+	pinned       *handle
+	maxTimestamp int64
+	firstAppend  int64 // ms by the broker's clock; 0: nothing was appended
+	lastAppend   int64
+	indexed      int64 // position of the last index entry; -1: none
+}
+
+func newSegment(base int64) *segment {
+	return &segment{base: base, maxTimestamp: noTimestamp, indexed: -1}
+}
+
+func (s *segment) meta() segmentMeta {
+	return segmentMeta{Base: s.base, Size: s.size, MaxTimestamp: s.maxTimestamp, FirstAppend: s.firstAppend, LastAppend: s.lastAppend}
+}
+
+func segmentName(base int64) string { return fmt.Sprintf("%020d%s", base, segmentSuffix) }
+
+// parseSegmentName is segmentName's inverse; false for any other name.
+func parseSegmentName(name string) (base int64, ok bool) {
+	digits, ok := strings.CutSuffix(name, segmentSuffix)
+	if !ok || len(digits) != 20 {
+		return 0, false
+	}
+	base, err := strconv.ParseInt(digits, 10, 64)
+	return base, err == nil && segmentName(base) == name
+}
+
+// createSegment makes the file of a new, empty segment and its name durable, and
+// leaves nothing behind when it fails. The caller has the handle.
+func (l *Log) createSegment(base int64) (*segment, *handle, error) {
+	name := filepath.Join(l.dir, segmentName(base))
+	f, err := l.disk.fs.open(name, os.O_CREATE|os.O_EXCL|os.O_RDWR)
+	if err != nil {
+		return nil, nil, err
+	}
+	s := newSegment(base)
+	h := l.disk.files.adopt(s, f)
+	err = l.disk.fs.syncDir(l.dir)
+	if err == nil && !l.dirSynced {
+		err = l.disk.fs.syncDir(l.disk.partitionsDir())
+		l.dirSynced = err == nil
+	}
+	if err != nil {
+		l.disk.files.retire(s)
+		l.disk.files.release(h)
+		if removeErr := l.disk.fs.remove(name); removeErr != nil && isDiskFull(err) {
+			err = removeErr // an empty file stays in the way: not a full disk but a broken one
+		}
+		return nil, nil, err
+	}
+	return s, h, nil
+}

@@ -1,0 +1,161 @@
+package storage
+
+import "fmt"
+
+// TruncateTo cuts the log at offset: what is at or above it goes, durably, when
+// TruncateTo returns. Offsets inside a batch take the whole batch. It is for a
+// follower whose leader says that the logs diverge there (R35, R36), and nothing
+// may be staged meanwhile. It returns the new end, at most offset.
+//
+// The index hears of it first, then files go from the end, then the file that
+// holds offset is cut (R40): whatever crash comes between leaves a log without a
+// hole and an index that knows at most as much.
+func (l *Log) TruncateTo(offset int64) (end int64, err error) {
+	err = l.maintain(func() error {
+		l.take(&l.syncer) // or an fsync would report an end that is gone
+		defer l.releaseSyncer()
+		return l.truncate(offset)
+	})
+	return l.WrittenEnd(), err
+}
+
+// truncate is TruncateTo for who has both roles.
+func (l *Log) truncate(offset int64) error {
+	l.mu.Lock()
+	if offset < l.start {
+		defer l.mu.Unlock()
+		return &OffsetOutOfRangeError{Offset: offset, Start: l.start, End: l.written}
+	}
+	if offset >= l.written {
+		// Epochs without records may still be cut (KAFKA-10706).
+		cut := l.cutEpochs(offset)
+		l.mu.Unlock()
+		if cut {
+			if err := l.disk.index.updateNow(l.id, l.describe); err != nil {
+				return l.fail(err)
+			}
+		}
+		return nil
+	}
+	l.mu.Unlock()
+	end, pos, err := l.batchAt(offset)
+	if err != nil {
+		return err
+	}
+
+	l.mu.Lock()
+	l.dropStaged(ErrClosed)
+	n := len(l.segments)
+	for n > 1 && l.segments[n-1].base >= end {
+		n--
+	}
+	gone := l.segments[n:]
+	l.segments = append([]*segment(nil), l.segments[:n]...)
+	s := l.active()
+	if s.base == end {
+		pos = 0
+	}
+	s.size, s.synced, s.indexed = pos, min(s.synced, pos), -1
+	l.written, l.stagedEnd, l.synced = end, end, min(l.synced, end)
+	l.hw = min(l.hw, end)
+	l.cuts++
+	l.cursors = [4]cursor{}
+	l.cutEpochs(end)
+	l.cutDamage(s, pos)
+	l.mu.Unlock()
+
+	l.disk.index.truncate(l.id, end)
+	if err := l.disk.index.updateNow(l.id, l.describe); err != nil {
+		return l.fail(err)
+	}
+	for i := len(gone) - 1; i >= 0; i-- {
+		l.unpin(gone[i])
+		if err := l.removeSegment(gone[i]); err != nil {
+			return l.fail(fmt.Errorf("removing %s: %w", segmentName(gone[i].base), err))
+		}
+	}
+	if err := l.cutFile(s, pos); err != nil {
+		return l.fail(fmt.Errorf("truncating %s: %w", segmentName(s.base), err))
+	}
+	return nil
+}
+
+// batchAt finds the begin of the batch that holds offset, which is below the log's end.
+func (l *Log) batchAt(offset int64) (base, pos int64, err error) {
+	l.mu.Lock()
+	sec := section{cursor: -1, cuts: l.cuts, damage: l.damage}
+	sec.segment, sec.next = l.segmentAt(offset)
+	sec.size = sec.segment.size
+	for _, d := range l.damage {
+		if d.Segment == sec.segment.base && d.From <= offset && offset < d.To {
+			l.mu.Unlock()
+			return d.From, d.Position, nil
+		}
+	}
+	l.mu.Unlock()
+	h, err := l.disk.files.acquire(l.dir, sec.segment)
+	if err != nil {
+		return 0, 0, fmt.Errorf("storage: %w", err)
+	}
+	defer l.disk.files.release(h)
+	if pos, err = l.locate(h.file, &sec, offset); err != nil {
+		return 0, 0, err
+	}
+	hw := headerWalker{log: l, file: h.file, sec: &sec, chunk: l.disk.chunk()}
+	defer l.disk.chunks.Put(hw.chunk)
+	b, err := hw.header(pos)
+	return b.base, pos, err
+}
+
+// cutFile shortens a segment's file, durably.
+func (l *Log) cutFile(s *segment, pos int64) error {
+	h, err := l.disk.files.acquire(l.dir, s)
+	if err != nil {
+		return err
+	}
+	defer l.disk.files.release(h)
+	if err := h.file.truncate(pos); err != nil {
+		return err
+	}
+	if err := l.disk.sync(h.file); err != nil {
+		return err
+	}
+	l.unpin(s)
+	l.mu.Lock()
+	s.synced = s.size
+	l.synced = max(l.synced, l.written)
+	l.mu.Unlock()
+	return nil
+}
+
+func (l *Log) unpin(s *segment) {
+	l.mu.Lock()
+	h := s.pinned
+	s.pinned = nil
+	l.mu.Unlock()
+	if h != nil {
+		l.disk.files.release(h)
+	}
+}
+
+// cutEpochs drops the epochs that begin at or above end. Call it under mu.
+func (l *Log) cutEpochs(end int64) bool {
+	n := len(l.epochs)
+	for n > 0 && l.epochs[n-1].StartOffset >= end {
+		n--
+	}
+	cut := n < len(l.epochs)
+	l.epochs = append([]EpochEntry(nil), l.epochs[:n]...)
+	return cut
+}
+
+// cutDamage drops damage behind pos of s. Call it under mu.
+func (l *Log) cutDamage(s *segment, pos int64) {
+	var kept []damage
+	for _, d := range l.damage {
+		if d.Segment < s.base || d.Segment == s.base && d.Position+d.Bytes <= pos && d.From < l.written {
+			kept = append(kept, d)
+		}
+	}
+	l.damage = kept
+}
