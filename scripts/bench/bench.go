@@ -159,7 +159,7 @@ func (b *bench) startBroker() error {
 		return err
 	}
 	b.broker, err = start(b.ctx, addr, "/readyz", b.brokerDir+".log", b.brokerBin,
-		"--listen", addr.String(), "--data-dir", b.brokerDir, "--log-level", "warn")
+		"--listen", addr.String(), "--data-dir", b.brokerDir)
 	return err
 }
 

@@ -21,6 +21,7 @@ const (
 	randomPageBytes = 64 << 10
 	// randomRequests is how many different random offsets go round.
 	randomRequests = 20_000
+	sampledAnswers = 100
 	// fillRecords is in one request of the unmeasured filling of a log.
 	fillRecords = batchRecords
 
@@ -255,20 +256,24 @@ func (b *bench) randomRound(dir string, size int64) ([]float64, error) {
 	if err := b.shareFiles(files); err != nil {
 		return nil, err
 	}
-	answered, err := b.answerSize("random")
+	rng := rand.New(rand.NewPCG(workloadSeed, uint64(size)))
+	at := make([]batchPlace, randomRequests)
+	paths := make([]string, randomRequests)
+	for i := range at {
+		at[i] = places[rng.IntN(len(places))]
+		paths[i] = fmt.Sprintf("/topics/random/partitions/0/records?offset=%d&max_bytes=%d", at[i].base+int64(rng.IntN(fillRecords)), randomPageBytes)
+	}
+	answered, err := b.answerSize(paths[:sampledAnswers])
 	if err != nil {
 		return nil, err
 	}
-	rng := rand.New(rand.NewPCG(workloadSeed, uint64(size)))
 	fetches := make([][]byte, randomRequests)
 	reads := make([][]byte, randomRequests)
-	for i := range fetches {
-		p := rng.IntN(len(places))
-		at := places[p].at
-		at = max(0, min(at, ends[places[p].file]-int64(answered)))
-		reads[i] = get("/page?"+place{places[p].file, at, int(min(int64(answered), ends[places[p].file]))}.query(), "")
-		offset := places[p].base + int64(rng.IntN(fillRecords))
-		fetches[i] = get(fmt.Sprintf("/topics/random/partitions/0/records?offset=%d&max_bytes=%d", offset, randomPageBytes), "application/json")
+	for i := range at {
+		end := ends[at[i].file]
+		page := place{at[i].file, max(0, min(at[i].at, end-int64(answered))), int(min(int64(answered), end))}
+		reads[i] = get("/page?"+page.query(), "")
+		fetches[i] = get(paths[i], "application/json")
 	}
 	s, err := b.interleave(
 		b.httpSide("net/http, pread of a known page, log of "+sizeText(size), "page cache", b.reference, connections, 0, func(i int) []byte { return reads[i%len(reads)] }),
@@ -279,11 +284,19 @@ func (b *bench) randomRound(dir string, size int64) ([]float64, error) {
 	return perRound(each(s[0], (*sample).perSecond), each(s[1], (*sample).perSecond)), nil
 }
 
-// answerSize is the size of a fetch's answer, so that both sides send as much.
-func (b *bench) answerSize(topic string) (int, error) {
-	body, _, err := b.call(http.MethodGet, fmt.Sprintf("/topics/%s/partitions/0/records?offset=%d&max_bytes=%d", topic, fillRecords/2, randomPageBytes), nil)
-	if err == nil && !bytes.HasPrefix(body, []byte("[{")) {
-		err = fmt.Errorf("no records: %.100q", body)
+// answerSize is the mean size of the answers to some fetches, so that both sides
+// send as much.
+func (b *bench) answerSize(paths []string) (int, error) {
+	total := 0
+	for _, path := range paths {
+		body, _, err := b.call(http.MethodGet, path, nil)
+		if err == nil && !bytes.HasPrefix(body, []byte("[{")) {
+			err = fmt.Errorf("no records: %.100q", body)
+		}
+		if err != nil {
+			return 0, err
+		}
+		total += len(body)
 	}
-	return len(body), err
+	return total / len(paths), nil
 }
