@@ -24,8 +24,8 @@ func (p *tab) setParameter(block, name, value string) {
 func (p *tab) execute(block, status string) string {
 	p.t.Helper()
 	p.click(block + " .execute")
-	p.wait(`document.querySelector(` + quote(block+" .live-responses-table .response-col_status") + `)?.textContent.includes(` + quote(status) + `)`)
-	return p.text(block + " .live-responses-table .response-col_description")
+	p.wait(`document.querySelector(` + quote(block+" .live-responses-table tr.response .response-col_status") + `)?.textContent.includes(` + quote(status) + `)`)
+	return p.text(block + " .live-responses-table tr.response .response-col_description")
 }
 
 // Try it out produces and fetches, on another port and behind a path prefix, and

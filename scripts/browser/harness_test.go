@@ -160,7 +160,7 @@ func openTab(t *testing.T, root string, options ...chromedp.ExecAllocatorOption)
 	t.Helper()
 	path := chromium(t)
 	allocator := append(chromedp.DefaultExecAllocatorOptions[:],
-		chromedp.ExecPath(path), chromedp.NoSandbox, chromedp.UserDataDir(t.TempDir()),
+		chromedp.ExecPath(path), chromedp.NoSandbox, chromedp.WindowSize(1280, 900), chromedp.UserDataDir(t.TempDir()),
 		chromedp.Flag("host-resolver-rules", "MAP * ~NOTFOUND, EXCLUDE 127.0.0.1"))
 	allocator = append(allocator, options...)
 	ctx, cancel := chromedp.NewExecAllocator(t.Context(), allocator...)
@@ -248,6 +248,7 @@ func (p *tab) wait(expression string) {
 	p.t.Helper()
 	_, err := chromedp.Run(p.ctx, chromedp.Poll[bool]("!!("+expression+")", chromedp.WithPollingTimeout(stepTimeout)))
 	if err != nil {
+		p.shoot("failed")
 		p.t.Fatalf("waiting for %s: %v\npage: %.3000s\nsaid: %q", expression, err, p.text("body"), p.messages)
 	}
 }
@@ -303,6 +304,7 @@ func (p *tab) fill(selector, text string) {
 		Object.getOwnPropertyDescriptor(kind.prototype, "value").set.call(e, %s);
 		e.dispatchEvent(new Event("input", { bubbles: true }));
 		e.dispatchEvent(new Event("change", { bubbles: true }));
+		e.dispatchEvent(new FocusEvent("focusout", { bubbles: true })); // Swagger UI waits for a pause, or for this
 		return true;
 	})()`, quote(selector), quote(text)))
 }
