@@ -118,6 +118,11 @@ func (b Batch) check() error {
 
 const maxInt64 = 1<<63 - 1
 
+// Size is the size of the batch in bytes, header and all, as its header says.
+func (b Batch) Size() int {
+	return int(int32(binary.BigEndian.Uint32(b[offBatchLength:]))) + batchLogOverhead
+}
+
 // BaseOffset is the offset of the batch's first record.
 func (b Batch) BaseOffset() int64 { return int64(binary.BigEndian.Uint64(b[offBaseOffset:])) }
 

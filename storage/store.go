@@ -11,6 +11,7 @@
 //	ballast          room for deletes when the disk is full (S5)
 //	partitions/<topic id>-<partition>/   one log each
 //	partitions/<...>.deleted-<n>/        a deleted log that is being removed
+//	partitions/<...>.stray-<n>/          a log whose topic nobody knows, kept for a person
 package storage
 
 import (

@@ -12,8 +12,11 @@ import (
 	"github.com/google/uuid"
 )
 
-// deletedMark is followed by a number, in the name of a log's directory that is to be removed.
-const deletedMark = ".deleted-"
+// Marks are followed by a number, in the name of a directory that is no log any more.
+const (
+	deletedMark = ".deleted-" // it is to be removed
+	strayMark   = ".stray-"   // nobody knows its topic; a person decides
+)
 
 func (s *Store) partitionsDir() string { return filepath.Join(s.opts.Dir, "partitions") }
 
@@ -62,18 +65,31 @@ func (s *Store) DeleteLog(id PartitionID) error {
 			o.log.discard()
 		}
 	}
-	if err := s.renameDeleted(id); err != nil {
+	if err := s.renameMarked(id, deletedMark); err != nil {
+		return err
+	}
+	select {
+	case s.removals <- struct{}{}:
+	default:
+	}
+	return s.index.drop(id)
+}
+
+// SetAside takes a log that isn't open out of the way, but keeps its bytes: its
+// topic isn't known (R85), and should that be the mistake they are still there.
+func (s *Store) SetAside(id PartitionID) error {
+	if err := s.renameMarked(id, strayMark); err != nil {
 		return err
 	}
 	return s.index.drop(id)
 }
 
-// renameDeleted gives the log's directory a name that LogsOnDisk doesn't list, durably.
-func (s *Store) renameDeleted(id PartitionID) error {
+// renameMarked gives the log's directory a name that LogsOnDisk doesn't list, durably.
+func (s *Store) renameMarked(id PartitionID, mark string) error {
 	for n := 1; ; n++ {
-		to := s.logDir(id) + deletedMark + strconv.Itoa(n)
+		to := s.logDir(id) + mark + strconv.Itoa(n)
 		if _, err := os.Lstat(to); err == nil {
-			continue // an earlier one is still being removed
+			continue // an earlier one is still there
 		}
 		err := os.Rename(s.logDir(id), to)
 		if errors.Is(err, os.ErrNotExist) {
@@ -86,10 +102,6 @@ func (s *Store) renameDeleted(id PartitionID) error {
 	}
 	if err := syncDir(s.partitionsDir()); err != nil {
 		return s.fail(err)
-	}
-	select {
-	case s.removals <- struct{}{}:
-	default:
 	}
 	return nil
 }
