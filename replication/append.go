@@ -2,6 +2,9 @@ package replication
 
 import (
 	"context"
+	"errors"
+	"slices"
+	"time"
 
 	"highwater/storage"
 )
@@ -42,60 +45,284 @@ type AppendResult struct {
 	LeaderEpoch    int32
 	HighWatermark  int64
 	InSyncReplicas int
-	Durability     Durability
+	// AppendTime is the broker's time of the append in ms; it is the records'
+	// timestamp when the topic has message.timestamp.type=LogAppendTime.
+	AppendTime int64
+	Durability Durability
 	// Err is set when this partition's part failed; the others may have succeeded.
 	Err error
-	// Unknown: with Err, the batch may be in the log (outcome "unknown").
+	// Unknown: with Err, the batch may be in the log (outcome "unknown"). When it
+	// is false nothing was written and nothing will be.
 	Unknown bool
 }
 
 // Append appends each request's batches to its partition and waits, for all of
 // them together, until acks holds or ctx ends. The results stand in the order of
 // the requests. Cancelling ctx never takes back what was appended.
+//
+// Errors with nothing written: ErrShuttingDown, *NotLeaderError, *OfflineError,
+// *UnknownPartitionError, *controller.UnknownTopicError,
+// *UnexpectedOffsetError, *NotEnoughReplicasError (not appended),
+// storage.ErrDiskNearlyFull. With the outcome unknown: ErrTimeout,
+// *NotEnoughReplicasError (appended), *controller.UnknownTopicError (deleted
+// meanwhile), *storage.FailedError.
 func (b *Broker) Append(ctx context.Context, acks Acks, reqs []AppendRequest) []AppendResult {
 	results := make([]AppendResult, len(reqs))
+	if !b.appends.enter() {
+		for i := range results {
+			results[i].Err = ErrShuttingDown
+		}
+		return results
+	}
+	defer b.appends.leave()
+	parts := make([]pending, len(reqs))
 	for i := range reqs {
-		results[i] = b.appendOne(acks, &reqs[i])
+		parts[i], results[i] = b.stage(acks, &reqs[i])
+	}
+	for i := range parts {
+		if results[i].Err == nil {
+			parts[i].write(acks, &results[i])
+		}
+	}
+	if acks == AcksAll {
+		b.awaitAll(ctx, parts, results)
+	}
+	for i := range parts {
+		b.answer(acks, &parts[i], &results[i])
 	}
 	return results
 }
 
-func (b *Broker) appendOne(acks Acks, req *AppendRequest) AppendResult {
+// pending is one request's append on its way.
+type pending struct {
+	p      *Partition
+	staged storage.Staged
+	wait   *waiter
+}
+
+// stage checks all there is to check and gives the batches their offsets (R9).
+func (b *Broker) stage(acks Acks, req *AppendRequest) (pending, AppendResult) {
 	p, err := b.Partition(req.Topic, req.Partition)
 	if err != nil {
-		return AppendResult{Err: err}
+		return pending{}, AppendResult{Err: err}
 	}
-	p.stage.Lock()
-	if req.ExpectedOffset != nil && *req.ExpectedOffset != p.log.StagedEnd() {
-		defer p.stage.Unlock()
-		return AppendResult{Err: &UnexpectedOffsetError{Topic: req.Topic, Partition: req.Partition, Expected: *req.ExpectedOffset, Actual: p.log.StagedEnd()}}
+	bytes := 0 // counted now: once staged, the batches are the log's
+	for _, batch := range req.Batches {
+		bytes += len(batch)
+	}
+	staged, epoch, err := p.stage(acks, req, len(p.topic.meta.Load().Partitions[p.num].ISR))
+	if err != nil {
+		return pending{}, AppendResult{Err: p.gone(err)}
+	}
+	p.topic.count(staged.EndOffset-staged.BaseOffset, bytes)
+	return pending{p: p, staged: staged}, AppendResult{BaseOffset: staged.BaseOffset, LastOffset: staged.EndOffset - 1, LeaderEpoch: epoch, AppendTime: staged.AppendTime}
+}
+
+func (p *Partition) stage(acks Acks, req *AppendRequest, inSync int) (storage.Staged, int32, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	switch {
+	case p.closed != nil:
+		return storage.Staged{}, 0, p.closed
+	case !p.leader:
+		return storage.Staged{}, 0, &NotLeaderError{Topic: req.Topic, Partition: p.num, Leader: -1, Epoch: p.leaderEpoch}
+	case acks == AcksAll && inSync < p.minInSync:
+		// R54. The configured number counts, not R27's effective one: an answer at
+		// acks=-1 says that so many replicas have it.
+		return storage.Staged{}, 0, &NotEnoughReplicasError{Topic: req.Topic, Partition: p.num, InSync: inSync, Min: p.minInSync}
+	}
+	if want := req.ExpectedOffset; want != nil && *want != p.log.StagedEnd() {
+		return storage.Staged{}, 0, &UnexpectedOffsetError{Topic: req.Topic, Partition: p.num, Expected: *want, Actual: p.log.StagedEnd()}
 	}
 	staged, err := p.log.Stage(req.Batches, p.leaderEpoch)
-	p.stage.Unlock()
-	if err != nil {
-		return AppendResult{Err: err}
+	return staged, p.leaderEpoch, err
+}
+
+// write puts what was staged into the file. An append at acks=0 leaves that to
+// the background, unless too much waits there.
+func (a *pending) write(acks Acks, res *AppendResult) {
+	p := a.p
+	if acks == AcksNone && !a.staged.Backlogged {
+		p.log.SyncSoon()
+		return
 	}
-	res := AppendResult{BaseOffset: staged.BaseOffset, LastOffset: staged.EndOffset - 1, LeaderEpoch: p.leaderEpoch, InSyncReplicas: 1}
-	switch acks {
-	case AcksNone:
-		if staged.Backlogged {
-			if err := p.log.Write(staged); err != nil {
-				return AppendResult{Err: err, Unknown: true}
+	if err := p.log.Write(a.staged); err != nil {
+		// A log that ran out of space has cut the batches off again; after any
+		// other failure nobody knows.
+		res.Err, res.Unknown = p.gone(err), !errors.Is(err, storage.ErrDiskNearlyFull)
+		return
+	}
+	if acks != AcksAll {
+		p.log.SyncSoon()
+	}
+}
+
+// awaitAll waits until each append is below its partition's high watermark.
+func (b *Broker) awaitAll(ctx context.Context, parts []pending, results []AppendResult) {
+	start := time.Now()
+	for i := range parts {
+		if results[i].Err == nil {
+			parts[i].wait = parts[i].p.await(b, parts[i].staged)
+		}
+	}
+	for i := range parts {
+		w := parts[i].wait
+		if w == nil {
+			continue
+		}
+		select {
+		case err := <-w.done:
+			results[i].fail(parts[i].p.gone(err))
+			continue
+		default:
+		}
+		select {
+		case err := <-w.done:
+			results[i].fail(parts[i].p.gone(err))
+		case <-ctx.Done():
+			parts[i].p.forget(w)
+			select { // it may have come at the same moment
+			case err := <-w.done:
+				results[i].fail(parts[i].p.gone(err))
+			default:
+				results[i].fail(ErrTimeout)
 			}
 		}
-		p.log.SyncSoon()
-		return AppendResult{BaseOffset: -1, LastOffset: -1, Durability: DurabilityQueued}
-	case AcksLeader:
-		err = p.log.Write(staged)
-		p.log.SyncSoon()
-		res.Durability = DurabilityWritten
-	default:
-		err = p.log.Sync(staged)
+	}
+	b.metrics.produceWait.Observe(time.Since(start).Seconds())
+}
+
+func (r *AppendResult) fail(err error) {
+	if err != nil {
+		r.Err, r.Unknown = err, true
+	}
+}
+
+// answer fills in what is proved.
+func (b *Broker) answer(acks Acks, a *pending, res *AppendResult) {
+	if res.Err != nil {
+		return
+	}
+	if acks == AcksNone {
+		*res = AppendResult{BaseOffset: -1, LastOffset: -1, HighWatermark: -1, LeaderEpoch: res.LeaderEpoch, AppendTime: res.AppendTime, Durability: DurabilityQueued}
+		return
+	}
+	a.p.water.Lock()
+	res.InSyncReplicas = a.p.progress.inSync()
+	a.p.water.Unlock()
+	res.HighWatermark = a.p.hw.Load()
+	res.Durability = DurabilityWritten
+	if acks == AcksAll && (b.cfg.Fsync == storage.FsyncCommit || b.cfg.Fsync == "") {
 		res.Durability = DurabilityFsynced
 	}
-	if err != nil {
-		return AppendResult{Err: err, Unknown: true}
+}
+
+// waiter waits for the high watermark to reach end.
+type waiter struct {
+	end  int64
+	done chan error // gets one value: nil, or why it will not be known
+}
+
+// waiters are ordered by end.
+type waiters []*waiter
+
+// add puts w in its place: mostly the last one.
+func (ws *waiters) add(w *waiter) {
+	i := len(*ws)
+	for i > 0 && (*ws)[i-1].end > w.end {
+		i--
 	}
-	res.HighWatermark = p.hw.Load()
-	return res
+	*ws = slices.Insert(*ws, i, w)
+}
+
+// release answers all whose end is at or below hw.
+func (ws *waiters) release(hw int64) {
+	n := 0
+	for n < len(*ws) && (*ws)[n].end <= hw {
+		(*ws)[n].done <- nil
+		n++
+	}
+	if n == len(*ws) {
+		*ws = (*ws)[:0]
+		if cap(*ws) > maxIdleWaiters {
+			*ws = nil
+		}
+		return
+	}
+	*ws = slices.Delete(*ws, 0, n)
+}
+
+// maxIdleWaiters is the capacity that an idle partition may keep for its next waiters.
+const maxIdleWaiters = 16
+
+func (ws *waiters) fail(err error) {
+	for _, w := range *ws {
+		w.done <- err
+	}
+	*ws = nil
+}
+
+// await registers a waiter for what was staged, and written since, and sees to it that a syncer runs. It
+// returns nil when there is nothing to wait for.
+func (p *Partition) await(b *Broker, staged storage.Staged) *waiter {
+	end := staged.EndOffset
+	p.advance() // where writing is enough it has moved already
+	p.water.Lock()
+	defer p.water.Unlock()
+	if p.hw.Load() >= end {
+		return nil
+	}
+	w := &waiter{end: end, done: make(chan error, 1)}
+	if p.ended != nil {
+		w.done <- p.ended
+		return w
+	}
+	p.waiters.add(w)
+	if end > p.syncTo.EndOffset {
+		p.syncTo = staged
+	}
+	if !p.syncing && p.progress.own < end {
+		p.syncing = true
+		b.syncers.Add(1)
+		go p.sync(b)
+	}
+	return w
+}
+
+// forget removes a waiter that gave up.
+func (p *Partition) forget(w *waiter) {
+	p.water.Lock()
+	defer p.water.Unlock()
+	if i := slices.Index(p.waiters, w); i >= 0 {
+		p.waiters = slices.Delete(p.waiters, i, i+1)
+	}
+}
+
+// sync is a partition's syncer: it fsyncs as long as somebody waits for what
+// isn't durable yet. One fsync serves all that came while the former one ran, and
+// the caller of Append stays free to give up when the disk hangs.
+func (p *Partition) sync(b *Broker) {
+	defer b.syncers.Done()
+	for {
+		p.water.Lock()
+		to := p.syncTo
+		if p.progress.own >= to.EndOffset || p.ended != nil {
+			p.syncing = false
+			p.water.Unlock()
+			return
+		}
+		p.water.Unlock()
+
+		start := time.Now()
+		err := p.log.Sync(to)
+		b.metrics.sync.Observe(time.Since(start).Seconds())
+		if err != nil {
+			p.water.Lock()
+			p.syncing = false
+			p.waiters.fail(err) // fsync errors are final (S4): none of these will be known
+			p.water.Unlock()
+			return
+		}
+		p.advance()
+	}
 }

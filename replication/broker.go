@@ -5,9 +5,11 @@ package replication
 
 import (
 	"context"
-	"fmt"
+	"errors"
 	"sync"
+	"sync/atomic"
 
+	"github.com/google/uuid"
 	"github.com/rs/zerolog"
 
 	"highwater/replication/controller"
@@ -16,9 +18,9 @@ import (
 
 // Defaults are the broker-wide answers to what a topic leaves open.
 type Defaults struct {
-	Partitions        int
-	ReplicationFactor int
-	MinInSyncReplicas int
+	Partitions        int // 0: 1
+	ReplicationFactor int // 0: 3, or the number of brokers if that is less
+	MinInSyncReplicas int // 0: 2 when a topic has 3 replicas or more, else 1
 	AutoCreateTopics  bool
 }
 
@@ -30,108 +32,152 @@ type Config struct {
 	Store      *storage.Store
 	Controller *controller.Controller
 	Logger     zerolog.Logger
+	// Fsync is the store's mode; it decides what an answer may say was proved.
+	Fsync storage.Fsync
 }
 
 // Broker is the replication room of one process: the partitions that live here.
+//
+// Goroutines: Run follows the metadata and applies retention; each partition
+// with appends that wait for the disk has one syncer while they wait (append.go).
+// Close waits for all of them.
 type Broker struct {
-	cfg Config
+	cfg            Config
+	configDefaults controller.ConfigDefaults
+	metrics        *metrics
 
-	mu         sync.RWMutex // guards partitions
-	partitions map[key]*Partition
-}
+	mu     sync.RWMutex // guards the maps; a topic is in both or in neither
+	byName map[string]*topic
+	byID   map[uuid.UUID]*topic
 
-type key struct {
-	topic string
-	num   int32
+	// turn holds one token; whoever has it may materialise: use cursor and retry
+	// and change the maps. It is held while logs are opened.
+	turn   chan struct{}
+	cursor *controller.Cursor
+	retry  map[uuid.UUID]struct{} // topics with an offline partition
+
+	appends gate           // appends in flight
+	syncers sync.WaitGroup // running syncers
+	drain   chan struct{}  // closed by Drain: waiting reads end
+	once    sync.Once      // closes drain
+	started atomic.Bool    // Start is done
 }
 
 // New makes a Broker; Start opens its partitions and Run follows the metadata.
 func New(cfg Config) *Broker {
-	return &Broker{cfg: cfg, partitions: map[key]*Partition{}}
+	b := &Broker{cfg: cfg, metrics: newMetrics(), byName: map[string]*topic{}, byID: map[uuid.UUID]*topic{},
+		turn: make(chan struct{}, 1), retry: map[uuid.UUID]struct{}{}, drain: make(chan struct{}), configDefaults: configDefaults(cfg.Defaults)}
+	b.appends.init()
+	return b
 }
 
-// Start opens and recovers every partition that the metadata puts on this broker.
+// Start opens and recovers every partition that the metadata puts on this
+// broker, and sets aside those on disk that it doesn't know (R85).
 func (b *Broker) Start(ctx context.Context) error {
-	return b.materialise(b.cfg.Controller.State())
-}
-
-// Run follows metadata changes until ctx ends.
-func (b *Broker) Run(ctx context.Context) error {
-	for {
-		changed := b.cfg.Controller.Changed()
-		if err := b.materialise(b.cfg.Controller.State()); err != nil {
-			return err
-		}
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-changed:
-		}
+	b.cursor = b.cfg.Controller.Watch()
+	b.turn <- struct{}{}
+	if err := b.setAsideStrays(); err != nil {
+		return err
 	}
-}
-
-func (b *Broker) materialise(s *controller.State) error {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	for name, t := range s.Topics {
-		for i := range t.Partitions {
-			k := key{name, int32(i)}
-			if b.partitions[k] != nil {
-				continue
-			}
-			p := &Partition{topic: name, num: int32(i), subs: map[*Signal]struct{}{}}
-			log, err := b.cfg.Store.OpenLog(storage.PartitionID{Topic: t.ID, Partition: int32(i)}, storage.LogConfig{}, p.advance)
-			if err != nil {
-				return fmt.Errorf("replication: open %s-%d: %w", name, i, err)
-			}
-			p.log = log
-			p.hw.Store(log.DurableEnd())
-			b.partitions[k] = p
-		}
+	if err := b.catchUp(ctx); err != nil {
+		return err
 	}
+	b.started.Store(true)
 	return nil
 }
 
-// State is the newest metadata this broker has applied.
-func (b *Broker) State() *controller.State { return b.cfg.Controller.State() }
-
-// Topic is a topic's metadata; *controller.UnknownTopicError when there is none.
-func (b *Broker) Topic(name string) (*controller.Topic, error) {
-	t, ok := b.State().Topics[name]
-	if !ok {
-		return nil, &controller.UnknownTopicError{Topic: name}
-	}
-	return t, nil
+// Run follows metadata changes and applies retention until ctx ends. An error is
+// final: the process must stop (S4).
+func (b *Broker) Run(ctx context.Context) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	retention := make(chan error, 1)
+	go func() {
+		err := b.runRetention(ctx)
+		if err != nil {
+			cancel()
+		}
+		retention <- err
+	}()
+	err := b.follow(ctx)
+	cancel()
+	return errors.Join(err, <-retention)
 }
 
-// CreateTopic makes a topic, filling zero fields from the defaults, and returns
-// when its partitions can be written to.
-func (b *Broker) CreateTopic(ctx context.Context, req controller.CreateTopicRequest) (*controller.Topic, error) {
-	if req.Partitions == 0 {
-		req.Partitions = b.cfg.Defaults.Partitions
-	}
-	t, err := b.cfg.Controller.CreateTopic(ctx, req)
-	if err != nil {
-		return nil, err
-	}
-	return t, b.materialise(b.cfg.Controller.State())
+// Drain ends the intake: appends from now on are refused with ErrShuttingDown,
+// waiting reads return what they have. Appends in flight go on.
+func (b *Broker) Drain() {
+	b.appends.shut()
+	b.once.Do(func() { close(b.drain) })
 }
 
-// Partition finds a partition that this broker leads; else *NotLeaderError,
-// *UnknownPartitionError or *controller.UnknownTopicError.
-func (b *Broker) Partition(topic string, num int32) (*Partition, error) {
-	t, err := b.Topic(topic)
-	if err != nil {
-		return nil, err
+// Draining tells whether Drain was called.
+func (b *Broker) Draining() bool {
+	select {
+	case <-b.drain:
+		return true
+	default:
+		return false
 	}
-	if num < 0 || int(num) >= len(t.Partitions) {
-		return nil, &UnknownPartitionError{Topic: topic, Partition: num, Count: len(t.Partitions)}
+}
+
+// Close drains and returns when every append in flight is answered, or ctx ends.
+// Order of a shutdown: Close first, while the store still writes and the
+// controller still knows the topics; then the end of Run, the controller, the
+// store.
+func (b *Broker) Close(ctx context.Context) error {
+	b.Drain()
+	done := make(chan struct{})
+	go func() {
+		<-b.appends.idle
+		b.syncers.Wait()
+		close(done)
+	}()
+	select {
+	case <-done:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
 	}
-	b.mu.RLock()
-	defer b.mu.RUnlock()
-	p := b.partitions[key{topic, num}]
-	if p == nil {
-		return nil, &NotLeaderError{Topic: topic, Partition: num, Leader: t.Partitions[num].Leader, Epoch: t.Partitions[num].LeaderEpoch}
+}
+
+// gate counts what is inside, until it is shut and everybody has left.
+type gate struct {
+	mu   sync.Mutex    // guards n and down
+	n    int           // inside
+	down bool          // nobody gets in any more
+	idle chan struct{} // closed when shut and empty
+}
+
+func (g *gate) init() { g.idle = make(chan struct{}) }
+
+func (g *gate) enter() bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.down {
+		return false
 	}
-	return p, nil
+	g.n++
+	return true
+}
+
+func (g *gate) leave() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.n--
+	if g.down && g.n == 0 {
+		close(g.idle)
+	}
+}
+
+func (g *gate) shut() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.down {
+		return
+	}
+	g.down = true
+	if g.n == 0 {
+		close(g.idle)
+	}
 }

@@ -35,6 +35,20 @@ func (e *NotLeaderError) Error() string {
 	return fmt.Sprintf("replication: not the leader of %s-%d (leader is %d in epoch %d)", e.Topic, e.Partition, e.Leader, e.Epoch)
 }
 
+// OfflineError: the partition's log on this broker can't be opened; Cause tells
+// why. Opening is tried again from time to time.
+type OfflineError struct {
+	Topic     string
+	Partition int32
+	Cause     error
+}
+
+func (e *OfflineError) Error() string {
+	return fmt.Sprintf("replication: %s-%d is offline: %v", e.Topic, e.Partition, e.Cause)
+}
+
+func (e *OfflineError) Unwrap() error { return e.Cause }
+
 // NotEnoughReplicasError: fewer in-sync replicas than min.insync.replicas.
 // Appended tells whether the records are in the leader's log (50304) or not (50303).
 type NotEnoughReplicasError struct {
@@ -68,4 +82,21 @@ type RecordTooLargeError struct {
 
 func (e *RecordTooLargeError) Error() string {
 	return fmt.Sprintf("replication: %d bytes for topic %q, at most %d", e.Size, e.Topic, e.Most)
+}
+
+// TruncatedError: the records up to the reader's position are not those that it
+// read: the log was truncated and written anew, or put back from an older copy
+// (KIP-320, R96). Up to SafeOffset both agree.
+type TruncatedError struct {
+	Topic      string
+	Partition  int32
+	Offset     int64 // where the reader stands
+	Epoch      int32 // the leader epoch of what it read last
+	SafeOffset int64
+	SafeEpoch  int32 // the leader epoch at SafeOffset-1; -1: none
+}
+
+func (e *TruncatedError) Error() string {
+	return fmt.Sprintf("replication: %s-%d was truncated: offset %d in leader epoch %d is not in the log, which agrees up to %d",
+		e.Topic, e.Partition, e.Offset, e.Epoch, e.SafeOffset)
 }

@@ -7,43 +7,68 @@ import (
 	"highwater/storage"
 )
 
+// Isolation says which records a reader sees below the high watermark.
+type Isolation int
+
+const (
+	// ReadCommitted shows no record of an open or aborted transaction.
+	ReadCommitted Isolation = iota
+	// ReadUncommitted shows them.
+	ReadUncommitted
+)
+
 // FetchRequest asks for records of one partition that a consumer may see.
 type FetchRequest struct {
 	Topic     string
 	Partition int32
 	Offset    int64
-	MaxBytes  int           // of batches; at least one batch is returned whatever it says
-	MinBytes  int           // wait until that much is there, at least 1
-	MaxWait   time.Duration // how long to wait for MinBytes; 0: not at all
-	Buffer    []byte        // Data is read into its memory if it fits
+	// LeaderEpoch, if set, is the one told with the records before Offset; see TruncatedError.
+	LeaderEpoch *int32
+	Isolation   Isolation
+	MaxBytes    int           // of batches; at least one batch is returned whatever it says
+	MinBytes    int           // wait until that much is there, at least 1
+	MaxWait     time.Duration // how long to wait for MinBytes; 0 or less: not at all
+	Buffer      []byte        // Data is read into its memory if it fits
 }
 
 // FetchResult is whole batches and what was known when they were read.
 type FetchResult struct {
-	// Data holds whole batches; skip records below the asked offset. None is at
+	// Data holds whole batches; skip records below the asked offset, and those at
 	// or above HighWatermark.
 	Data           []byte
 	HighWatermark  int64
 	LogStartOffset int64
-	LeaderEpoch    int32
+	// LeaderEpoch is that of the last record in Data, or of the one before the
+	// asked offset when Data is empty; a reader sends it back with its next
+	// offset. Where there is no such record it is the partition's own.
+	LeaderEpoch int32
 }
 
 // Fetch reads records below the high watermark, waiting for some if there are
-// none. Errors: *storage.OffsetOutOfRangeError with the readable range,
-// *storage.CorruptError, and those of Partition. When ctx or MaxWait ends first
-// the result is empty, without an error.
+// none. Errors: *storage.OffsetOutOfRangeError with the readable range, at once;
+// *TruncatedError; *storage.CorruptError; those of Partition. When ctx or
+// MaxWait ends first, or the broker drains, it returns what there is, maybe
+// nothing, without an error.
 func (b *Broker) Fetch(ctx context.Context, req FetchRequest) (FetchResult, error) {
 	p, err := b.Partition(req.Topic, req.Partition)
 	if err != nil {
 		return FetchResult{}, err
+	}
+	want := max(req.MinBytes, 1)
+	res, err := p.read(&req)
+	if err != nil || len(res.Data) >= want || req.MaxWait <= 0 {
+		return res, err
 	}
 	signal := NewSignal()
 	defer p.Subscribe(signal)()
 	deadline := time.NewTimer(req.MaxWait)
 	defer deadline.Stop()
 	for {
-		res, err := p.read(req)
-		if err != nil || len(res.Data) >= max(req.MinBytes, 1) || req.MaxWait == 0 {
+		if res.Data != nil {
+			req.Buffer = res.Data[:0]
+		}
+		res, err = p.read(&req)
+		if err != nil || len(res.Data) >= want {
 			return res, err
 		}
 		select {
@@ -52,89 +77,96 @@ func (b *Broker) Fetch(ctx context.Context, req FetchRequest) (FetchResult, erro
 			return res, nil
 		case <-ctx.Done():
 			return res, nil
+		case <-b.drain:
+			return res, nil
 		}
 	}
 }
 
-func (p *Partition) read(req FetchRequest) (FetchResult, error) {
+// read is one look at the log, without waiting.
+func (p *Partition) read(req *FetchRequest) (FetchResult, error) {
 	hw := p.hw.Load()
 	r, err := p.log.Read(req.Offset, hw, req.MaxBytes, req.Buffer)
-	return FetchResult{Data: r.Data, HighWatermark: hw, LogStartOffset: r.StartOffset, LeaderEpoch: p.leaderEpoch}, err
+	if req.LeaderEpoch != nil && req.Offset >= r.StartOffset {
+		if truncated := p.checkEpoch(*req.LeaderEpoch, req.Offset); truncated != nil {
+			return FetchResult{}, truncated
+		}
+	}
+	if err != nil {
+		return FetchResult{}, p.gone(err)
+	}
+	if p.topic.deleted.Load() {
+		return FetchResult{}, p.gone(storage.ErrClosed)
+	}
+	return FetchResult{Data: r.Data, HighWatermark: hw, LogStartOffset: r.StartOffset, LeaderEpoch: p.epochBefore(r.Data, req.Offset)}, nil
 }
 
-// Offsets are the ends of a partition as consumers see them.
-type Offsets struct {
-	Beginning      int64
-	End            int64 // the high watermark
-	LogEnd         int64 // LEO
-	ForTimestamp   int64
-	TimestampFound bool
+// epochBefore is the leader epoch of the last record of data, or of the record
+// before offset.
+func (p *Partition) epochBefore(data []byte, offset int64) int32 {
+	if epoch, ok := lastEpoch(data); ok {
+		return epoch
+	}
+	epochs := p.log.Epochs()
+	for i := len(epochs) - 1; i >= 0; i-- {
+		if epochs[i].StartOffset < offset {
+			return epochs[i].Epoch
+		}
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.leaderEpoch
 }
 
-// Offsets tells a partition's ends, and the first offset at or after
-// timestampMs when that isn't nil.
-func (b *Broker) Offsets(ctx context.Context, topic string, num int32, timestampMs *int64) (Offsets, error) {
+// lastEpoch is the leader epoch of the last batch of data, which holds whole
+// batches that were checked when they were read.
+func lastEpoch(data []byte) (epoch int32, ok bool) {
+	for len(data) >= storage.BatchHeaderSize {
+		b := storage.Batch(data)
+		size := b.Size()
+		if size > len(data) {
+			break
+		}
+		epoch, ok = b.LeaderEpoch(), true
+		data = data[size:]
+	}
+	return epoch, ok
+}
+
+// checkEpoch tells whether the log still holds what a reader read in a leader
+// epoch before offset: nil, or a *TruncatedError (R21 for consumers, R96).
+func (p *Partition) checkEpoch(epoch int32, offset int64) error {
+	if offset == 0 {
+		return nil // it has read nothing
+	}
+	found, end := epochEnd(p.log.Epochs(), epoch, p.log.WrittenEnd())
+	if found == epoch && offset <= end {
+		return nil
+	}
+	return &TruncatedError{Topic: p.topic.name(), Partition: p.num, Offset: offset, Epoch: epoch,
+		SafeOffset: max(min(end, offset), p.log.StartOffset()), SafeEpoch: found}
+}
+
+// epochEnd finds the largest epoch that is at most the asked one, and where it
+// ends: at the start of the next, or at the log's end (R21). When the asked one
+// is older than all, it ends where the oldest begins.
+func epochEnd(epochs []storage.EpochEntry, asked int32, logEnd int64) (epoch int32, end int64) {
+	end = logEnd
+	for i := len(epochs) - 1; i >= 0; i-- {
+		if epochs[i].Epoch <= asked {
+			return epochs[i].Epoch, end
+		}
+		end = epochs[i].StartOffset
+	}
+	return asked, end
+}
+
+// CheckEpoch tells whether the records before offset are those that a reader was
+// told in this leader epoch: nil or *TruncatedError; else those of Partition.
+func (b *Broker) CheckEpoch(topic string, num int32, epoch int32, offset int64) error {
 	p, err := b.Partition(topic, num)
 	if err != nil {
-		return Offsets{}, err
+		return err
 	}
-	o := Offsets{Beginning: p.log.StartOffset(), End: p.hw.Load(), LogEnd: p.log.WrittenEnd()}
-	if timestampMs != nil {
-		o.ForTimestamp, o.TimestampFound, err = p.log.OffsetForTimestamp(*timestampMs, o.End)
-	}
-	return o, err
-}
-
-// DeleteRecords moves the log start up to before (at most the high watermark;
-// -1: to it) and returns the new beginning offset.
-func (b *Broker) DeleteRecords(ctx context.Context, topic string, num int32, before int64) (int64, error) {
-	p, err := b.Partition(topic, num)
-	if err != nil {
-		return 0, err
-	}
-	hw := p.hw.Load()
-	if before == -1 {
-		before = hw
-	}
-	if before < 0 || before > hw {
-		return 0, &storage.OffsetOutOfRangeError{Offset: before, Start: p.log.StartOffset(), End: hw}
-	}
-	if err := p.log.AdvanceStart(before); err != nil {
-		return 0, err
-	}
-	return p.log.StartOffset(), nil
-}
-
-// ReplicaStatus is one replica as the leader sees it.
-type ReplicaStatus struct {
-	Broker         int32
-	Leader         bool
-	InSync         bool
-	LogEndOffset   int64
-	Lag            int64
-	LastCaughtUpMs int64
-}
-
-// PartitionStatus is what GET …/partitions/{p} tells.
-type PartitionStatus struct {
-	Partition      int32
-	Leader         int32
-	LeaderEpoch    int32
-	ISR            []int32
-	LogStartOffset int64
-	HighWatermark  int64
-	LogEndOffset   int64
-	Replicas       []ReplicaStatus
-}
-
-// PartitionStatus asks the leader for a partition's figures.
-func (b *Broker) PartitionStatus(ctx context.Context, topic string, num int32) (PartitionStatus, error) {
-	p, err := b.Partition(topic, num)
-	if err != nil {
-		return PartitionStatus{}, err
-	}
-	end := p.log.WrittenEnd()
-	return PartitionStatus{Partition: num, Leader: b.cfg.NodeID, LeaderEpoch: p.leaderEpoch, ISR: []int32{b.cfg.NodeID},
-		LogStartOffset: p.log.StartOffset(), HighWatermark: p.hw.Load(), LogEndOffset: end,
-		Replicas: []ReplicaStatus{{Broker: b.cfg.NodeID, Leader: true, InSync: true, LogEndOffset: end}}}, nil
+	return p.checkEpoch(epoch, offset)
 }

@@ -4,73 +4,118 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"highwater/replication/controller"
 	"highwater/storage"
 )
 
 // Partition is this broker's replica of one partition.
 type Partition struct {
-	topic string
+	topic *topic
 	num   int32
 	log   *storage.Log
+	// offline is why the log can't be opened; then nothing else here is used.
+	offline error
 
-	// mu guards leadership: an append holds it shared from the leadership check
-	// until its offsets are given out (R7), a role change exclusively.
-	mu          sync.RWMutex
+	// mu guards leadership and orders staging: an append holds it from the
+	// leadership check until its offsets are given out (R7), so an
+	// expected_offset checked under it still holds when the batch is staged.
+	mu          sync.Mutex
+	leader      bool
 	leaderEpoch int32
-	// stage orders expected_offset checks with the staging they guard.
-	stage sync.Mutex
+	minInSync   int   // min.insync.replicas as configured; what acks=-1 promises
+	closed      error // set when the partition is gone for good
 
-	hw atomic.Int64 // the high watermark; moved by advance alone
+	hw atomic.Int64 // the high watermark; stored under water alone
 
-	subMu sync.Mutex // leaf lock; guards subs
-	subs  map[*Signal]struct{}
+	// water guards what follows it. It is a leaf lock, as is subs.
+	water    sync.Mutex
+	progress progress
+	waiters  waiters
+	syncing  bool           // a syncer runs
+	syncTo   storage.Staged // and is to make everything up to this durable
+	ended    error          // closed, for those who wait
+
+	subs subscribers
 }
 
-// Signal is a wake-up shared by any number of partitions: C gets one token when
-// at least one of them changed since the last token was taken.
-type Signal struct{ C chan struct{} }
-
-// NewSignal makes a Signal.
-func NewSignal() *Signal { return &Signal{C: make(chan struct{}, 1)} }
-
-func (s *Signal) wake() {
-	select {
-	case s.C <- struct{}{}:
-	default:
-	}
+// open gives the partition its log, and its first high watermark: what was
+// checkpointed, within the log (R34).
+func (p *Partition) open(log *storage.Log) {
+	p.log = log
+	p.hw.Store(max(log.CheckpointedHighWatermark(), log.StartOffset()))
 }
 
-// advance moves the high watermark to the durable end (one replica) and wakes
-// whoever waits. It is the log's onDurable.
+// lead makes this replica the leader in an epoch that is durable in its log
+// already (R49). From here on it takes appends.
+func (p *Partition) lead(m *topicMeta, self int32) {
+	meta := &m.Partitions[p.num]
+	p.mu.Lock()
+	p.leader, p.leaderEpoch = true, meta.LeaderEpoch
+	p.mu.Unlock()
+	p.configure(m, self)
+}
+
+// resign stops appends until lead is called again.
+func (p *Partition) resign() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.leader = false
+}
+
+// configure takes over what metadata says of the ISR and its least size, and
+// moves the high watermark if that allows it (R30, R52).
+func (p *Partition) configure(m *topicMeta, self int32) {
+	meta := &m.Partitions[p.num]
+	p.mu.Lock()
+	p.minInSync = m.config.MinInSyncReplicas
+	p.mu.Unlock()
+	p.water.Lock()
+	p.progress.self, p.progress.isr = self, meta.ISR
+	p.progress.minInSync = min(m.config.MinInSyncReplicas, len(meta.Replicas))
+	p.water.Unlock()
+	p.advance()
+}
+
+// advance moves the high watermark as far as it may go and wakes whoever waits
+// for it. It is the log's onDurable.
 func (p *Partition) advance() {
-	end := p.log.DurableEnd()
-	for {
-		hw := p.hw.Load()
-		if end <= hw {
-			return
-		}
-		if p.hw.CompareAndSwap(hw, end) {
-			break
-		}
+	if p.log == nil {
+		return // the log is being opened; configure comes later
 	}
-	p.log.CheckpointHighWatermark(end)
-	p.subMu.Lock()
-	defer p.subMu.Unlock()
-	for s := range p.subs {
-		s.wake()
+	end := p.log.DurableEnd()
+	p.water.Lock()
+	p.progress.own = max(p.progress.own, end)
+	before := p.hw.Load()
+	hw := p.progress.highWatermark(before)
+	if hw > before {
+		p.hw.Store(hw)
+		p.waiters.release(hw)
+	}
+	p.water.Unlock()
+	if hw > before {
+		p.log.CheckpointHighWatermark(hw)
+		p.subs.wake()
+		p.topic.data.wake()
 	}
 }
 
-// Subscribe has s woken at every change of what consumers may read, until the
-// returned cancel is called. Subscribe first, read then, wait last: the other
-// way round loses wake-ups.
-func (p *Partition) Subscribe(s *Signal) (cancel func()) {
-	p.subMu.Lock()
-	defer p.subMu.Unlock()
-	p.subs[s] = struct{}{}
-	return func() {
-		p.subMu.Lock()
-		defer p.subMu.Unlock()
-		delete(p.subs, s)
+// close ends the partition for good: appends are refused with err, those that
+// wait get it as an unknown outcome, readers wake.
+func (p *Partition) close(err error) {
+	p.mu.Lock()
+	p.closed = err
+	p.mu.Unlock()
+	p.water.Lock()
+	p.ended = err
+	p.waiters.fail(err)
+	p.water.Unlock()
+	p.subs.wake()
+}
+
+// gone turns an error of the log into the topic's end where that is the reason.
+func (p *Partition) gone(err error) error {
+	if err != nil && p.topic.deleted.Load() {
+		return &controller.UnknownTopicError{Topic: p.topic.name()}
 	}
+	return err
 }

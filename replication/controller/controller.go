@@ -7,15 +7,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
-	"path/filepath"
 	"sync"
 	"time"
 
 	"github.com/google/uuid"
-	"github.com/hashicorp/go-hclog"
 	"github.com/hashicorp/raft"
-	raftboltdb "github.com/hashicorp/raft-boltdb/v2"
 	"github.com/rs/zerolog"
 )
 
@@ -26,157 +22,259 @@ type Config struct {
 	URL     string // this broker's advertised URL
 	Version string
 	Logger  zerolog.Logger
+	// PartitionsOnDisk: the data directory holds partitions. Then a missing
+	// metadata directory is a loss, not a new cluster.
+	PartitionsOnDisk bool
+	// Transport reaches the other voters; nil: there are none. Its owner closes it.
+	Transport raft.Transport
+	// Timing of elections; zero: for a quorum of this broker alone.
+	Timing Timing
 }
+
+// Timing of the quorum. Lease is at most Heartbeat.
+type Timing struct {
+	Heartbeat, Election, Lease time.Duration
+}
+
+// soloTiming lets a quorum of one elect itself at once: there is nobody whose
+// slowness could be taken for death.
+const soloTiming = 50 * time.Millisecond
+
+const (
+	// snapshotThreshold is the number of entries after which raft makes a
+	// snapshot: metadata changes are rare, and so should snapshots be (K11).
+	snapshotThreshold = 8192
+	snapshotInterval  = 120 * time.Second
+	trailingLogs      = 10240
+	retainSnapshots   = 2
+	// maxAppendEntries is the number of waiting proposals that share one write.
+	maxAppendEntries = 512
+
+	// enqueueTimeout bounds how long a proposal waits for raft to take it.
+	enqueueTimeout = 5 * time.Second
+	// proposeTimeout bounds a whole proposal when the caller set no deadline.
+	proposeTimeout = 15 * time.Second
+	// transferTimeout and shutdownTimeout bound Close (K16).
+	transferTimeout = 2 * time.Second
+	shutdownTimeout = 5 * time.Second
+)
 
 // Controller is this process's member of the metadata quorum.
 type Controller struct {
-	cfg   Config
-	raft  *raft.Raft
-	store *raftboltdb.BoltStore
-	fsm   *fsm
+	cfg       Config
+	dir       *raftDir
+	raft      *raft.Raft
+	store     *latchedStore
+	fsm       *fsm
+	loopback  *raft.InmemTransport // nil when the transport is the caller's
+	started   func()               // ends the quiet time of raft's log
+	stop      chan struct{}        // closed by Close
+	followers sync.WaitGroup       // the goroutines of this Controller
 
-	mu      sync.Mutex // guards changed
+	mu      sync.Mutex // guards the fields below
+	leading bool       // leader, and everything committed before is applied
 	changed chan struct{}
+	closed  bool
 }
 
-// Open starts the raft member, and makes a cluster of one voter when the
-// directory is new.
+// Open checks the directory and starts the raft member; a directory that is new
+// becomes a quorum of one voter. A directory that can't be trusted is a *DirError.
 func Open(cfg Config) (*Controller, error) {
-	if err := os.MkdirAll(cfg.Dir, 0o750); err != nil {
-		return nil, fmt.Errorf("controller: %w", err)
-	}
-	c := &Controller{cfg: cfg, changed: make(chan struct{})}
-	c.fsm = &fsm{publish: c.publish}
-	c.fsm.state.Store(&State{Brokers: map[int32]*Broker{}, Topics: map[string]*Topic{}})
-	store, err := raftboltdb.NewBoltStore(filepath.Join(cfg.Dir, "raft.db"))
+	dir, err := openDir(cfg.Dir, cfg.NodeID, cfg.PartitionsOnDisk)
 	if err != nil {
-		return nil, fmt.Errorf("controller: %w", err)
+		return nil, err
 	}
-	c.store = store
-	rc := raft.DefaultConfig()
-	rc.LocalID = raft.ServerID(fmt.Sprint(cfg.NodeID))
-	rc.HeartbeatTimeout, rc.ElectionTimeout, rc.LeaderLeaseTimeout = 50*time.Millisecond, 50*time.Millisecond, 50*time.Millisecond
-	rc.Logger = hclog.NewNullLogger()
-	snaps, err := raft.NewFileSnapshotStoreWithLogger(cfg.Dir, 2, rc.Logger)
+	bolt, err := dir.openStore()
 	if err != nil {
-		return nil, fmt.Errorf("controller: %w", err)
+		return nil, err
 	}
-	addr, transport := raft.NewInmemTransport("")
-	has, err := raft.HasExistingState(store, store, snaps)
-	if err != nil {
-		return nil, fmt.Errorf("controller: %w", err)
+	c := &Controller{cfg: cfg, dir: dir, store: newLatchedStore(bolt, storeTimeout), fsm: newFSM(cfg.Logger),
+		stop: make(chan struct{}), changed: make(chan struct{})}
+	if err := c.startRaft(); err != nil {
+		return nil, errors.Join(fmt.Errorf("controller: %w", err), c.store.Close())
 	}
-	if !has {
-		err := raft.BootstrapCluster(rc, store, store, snaps, transport, raft.Configuration{
-			Servers: []raft.Server{{ID: rc.LocalID, Address: addr}}})
-		if err != nil {
-			return nil, fmt.Errorf("controller: %w", err)
-		}
-	}
-	c.raft, err = raft.NewRaft(rc, c.fsm, store, store, snaps, transport)
-	if err != nil {
-		return nil, fmt.Errorf("controller: %w", err)
-	}
+	c.followers.Add(1)
+	go func() { defer c.followers.Done(); c.followLeadership() }()
 	return c, nil
 }
 
-// Start waits for a leader, founds the cluster if it is new and registers this
-// broker as a new incarnation.
-func (c *Controller) Start(ctx context.Context) error {
-	for c.raft.State() != raft.Leader {
-		select {
-		case <-ctx.Done():
-			return ErrNoController
-		case <-time.After(5 * time.Millisecond):
+func (c *Controller) startRaft() error {
+	logger, started := newRaftLogger(c.cfg.Logger)
+	c.started = started
+	rc := raft.DefaultConfig()
+	rc.LocalID = raft.ServerID(c.dir.ServerID.String())
+	rc.Logger = logger
+	rc.SnapshotThreshold, rc.SnapshotInterval, rc.TrailingLogs = snapshotThreshold, snapshotInterval, trailingLogs
+	rc.MaxAppendEntries, rc.BatchApplyCh = maxAppendEntries, true
+	timing := c.cfg.Timing
+	if timing == (Timing{}) {
+		timing = Timing{soloTiming, soloTiming, soloTiming}
+	}
+	rc.HeartbeatTimeout, rc.ElectionTimeout, rc.LeaderLeaseTimeout = timing.Heartbeat, timing.Election, timing.Lease
+
+	transport := c.cfg.Transport
+	if transport == nil {
+		_, c.loopback = raft.NewInmemTransport(raft.ServerAddress(rc.LocalID))
+		transport = c.loopback
+	}
+	snapshots, err := raft.NewFileSnapshotStoreWithLogger(c.cfg.Dir, retainSnapshots, logger)
+	if err != nil {
+		return err
+	}
+	if !c.dir.Founded {
+		servers := []raft.Server{{ID: rc.LocalID, Address: transport.LocalAddr()}}
+		err := raft.BootstrapCluster(rc, c.store, c.store, snapshots, transport, raft.Configuration{Servers: servers})
+		if err != nil {
+			return err
 		}
-	}
-	if err := c.raft.Barrier(10 * time.Second).Error(); err != nil {
-		return fmt.Errorf("controller: %w", err)
-	}
-	if c.State().ClusterID == "" {
-		if _, err := c.propose(ctx, &command{InitCluster: &initCluster{ClusterID: uuid.NewString()}}); err != nil {
+		c.dir.Founded = true
+		if err := c.dir.writeIdentity(); err != nil {
 			return err
 		}
 	}
-	_, err := c.propose(ctx, &command{RegisterBroker: &registerBroker{
-		ID: c.cfg.NodeID, Incarnation: uuid.New(), URL: c.cfg.URL, Version: c.cfg.Version}})
+	c.store.frozen = true
+	c.raft, err = raft.NewRaft(rc, c.fsm, c.store, c.store, snapshots, transport)
 	return err
+}
+
+// followLeadership keeps c.leading. LeaderCh holds the newest change only, so a
+// slow barrier doesn't block raft (K12).
+func (c *Controller) followLeadership() {
+	for {
+		select {
+		case <-c.stop:
+			return
+		case gained := <-c.raft.LeaderCh():
+			if gained {
+				// Decisions need all that former leaders committed.
+				gained = c.raft.Barrier(0).Error() == nil
+			}
+			c.setLeading(gained)
+		}
+	}
+}
+
+func (c *Controller) setLeading(leading bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.leading = leading
+	close(c.changed)
+	c.changed = make(chan struct{})
+}
+
+// leadership tells whether this member leads, and a channel that is closed at
+// the next change.
+func (c *Controller) leadership() (bool, <-chan struct{}) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.leading && !c.closed, c.changed
+}
+
+// Start waits for a leader, founds the cluster if it is new and registers this
+// broker as a new incarnation. *IncompatibleError says that a newer version
+// wrote the metadata.
+func (c *Controller) Start(ctx context.Context) error {
+	for {
+		leading, changed := c.leadership()
+		if leading {
+			break
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("%w: %w", ErrNoController, ctx.Err())
+		case <-c.store.failed:
+			return c.store.Err()
+		case <-changed:
+		}
+	}
+	c.started()
+	if s := c.State(); s.Incompatible != 0 {
+		return &IncompatibleError{Index: s.Incompatible, Reason: "unknown to this version"}
+	}
+	if c.State().ClusterID == "" {
+		if _, err := c.propose(ctx, &initCluster{ClusterID: uuid.NewString()}); err != nil {
+			return err
+		}
+	}
+	_, err := c.propose(ctx, &registerBroker{ID: c.cfg.NodeID, Incarnation: uuid.New(), URL: c.cfg.URL, Version: c.cfg.Version,
+		RaftID: c.dir.ServerID.String()})
+	return err
+}
+
+// Run watches over the member until ctx ends. An error is final, and the process
+// must exit: *IncompatibleError, or ErrStoreFailed with its cause (S4).
+func (c *Controller) Run(ctx context.Context) error {
+	select {
+	case <-ctx.Done():
+		return nil
+	case <-c.store.failed:
+		return c.store.Err()
+	case <-c.fsm.incompatible:
+		return &IncompatibleError{Index: c.State().Incompatible, Reason: "unknown to this version"}
+	}
 }
 
 // State is the newest applied metadata.
 func (c *Controller) State() *State { return c.fsm.state.Load() }
 
-// Changed is closed at the next change of State. Take it before reading State.
-func (c *Controller) Changed() <-chan struct{} {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.changed
-}
-
-func (c *Controller) publish(*State) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	close(c.changed)
-	c.changed = make(chan struct{})
-}
-
 // QuorumInfo is what /cluster says about the quorum.
 type QuorumInfo struct {
-	Leader int32 // -1: none
+	Leader int32 // the broker; NoLeader: none
 	Term   uint64
-	Voters []int32
+	Voters []int32 // brokers; one that never registered isn't told
 }
 
 // Quorum describes the raft quorum as this member sees it.
 func (c *Controller) Quorum() QuorumInfo {
-	return QuorumInfo{Leader: c.cfg.NodeID, Term: c.raft.CurrentTerm(), Voters: []int32{c.cfg.NodeID}}
-}
-
-// CreateTopicRequest asks for a topic; zero fields take the defaults given by the caller.
-type CreateTopicRequest struct {
-	Name              string
-	Partitions        int
-	ReplicationFactor int
-	Configs           map[string]string
-}
-
-// CreateTopic makes the topic or fails with *TopicExistsError,
-// *InvalidNameError, *InvalidConfigError or *ImpossibleError.
-func (c *Controller) CreateTopic(ctx context.Context, req CreateTopicRequest) (*Topic, error) {
-	replicas := make([][]int32, req.Partitions)
-	for i := range replicas {
-		replicas[i] = []int32{c.cfg.NodeID}
+	info := QuorumInfo{Leader: NoLeader, Term: c.raft.CurrentTerm()}
+	s := c.State()
+	_, leader := c.raft.LeaderWithID()
+	voters := map[string]bool{}
+	if f := c.raft.GetConfiguration(); f.Error() == nil {
+		for _, server := range f.Configuration().Servers {
+			voters[string(server.ID)] = server.Suffrage == raft.Voter
+		}
 	}
-	res, err := c.propose(ctx, &command{CreateTopic: &createTopic{Name: req.Name, ID: uuid.New(), Replicas: replicas, Configs: req.Configs}})
-	if err != nil {
-		return nil, err
+	for _, id := range s.BrokerIDs() {
+		member := s.Brokers[id].RaftID
+		if voters[member] {
+			info.Voters = append(info.Voters, id)
+		}
+		if member != "" && member == string(leader) {
+			info.Leader = id
+		}
 	}
-	return res.(*Topic), nil
+	return info
 }
 
-// AlterTopic sets configs (a nil value pointer removes one) and raises the partition count (0: as it is).
-func (c *Controller) AlterTopic(ctx context.Context, name string, configs map[string]*string, partitions int) (*Topic, error) {
-	return nil, errors.New("controller: not built yet")
-}
-
-// DeleteTopic removes the topic; *UnknownTopicError when it isn't there.
-func (c *Controller) DeleteTopic(ctx context.Context, name string) error {
-	t, ok := c.State().Topics[name]
-	if !ok {
-		return &UnknownTopicError{Topic: name}
+// propose has the quorum agree on a command and returns what applying it gave.
+// ErrNoController: not proposed. ErrOutcomeUnknown: proposed, and then lost
+// sight of. All else is the state machine's own answer.
+func (c *Controller) propose(ctx context.Context, p payload) (any, error) {
+	if leading, _ := c.leadership(); !leading {
+		return nil, ErrNoController
 	}
-	_, err := c.propose(ctx, &command{DeleteTopic: &deleteTopic{Name: name, ID: t.ID}})
-	return err
-}
-
-func (c *Controller) propose(ctx context.Context, cmd *command) (any, error) {
-	timeout := 10 * time.Second
-	if d, ok := ctx.Deadline(); ok {
-		timeout = time.Until(d)
+	if _, ok := ctx.Deadline(); !ok {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, proposeTimeout)
+		defer cancel()
 	}
-	f := c.raft.Apply(cmd.encode(), timeout)
-	if err := f.Error(); err != nil {
-		return nil, fmt.Errorf("%w: %v", ErrNoController, err)
+	if err := ctx.Err(); err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrNoController, err)
+	}
+	f := c.raft.Apply(encode(p), enqueueTimeout)
+	done := make(chan error, 1)
+	go func() { done <- f.Error() }() // ends with raft at the latest
+	select {
+	case err := <-done:
+		switch {
+		case errors.Is(err, raft.ErrNotLeader), errors.Is(err, raft.ErrEnqueueTimeout), errors.Is(err, raft.ErrLeadershipTransferInProgress):
+			return nil, fmt.Errorf("%w: %w", ErrNoController, err)
+		case err != nil:
+			return nil, fmt.Errorf("%w: %w", ErrOutcomeUnknown, err)
+		}
+	case <-ctx.Done():
+		return nil, fmt.Errorf("%w: %w", ErrOutcomeUnknown, ctx.Err())
 	}
 	if err, ok := f.Response().(error); ok {
 		return nil, err
@@ -184,7 +282,44 @@ func (c *Controller) propose(ctx context.Context, cmd *command) (any, error) {
 	return f.Response(), nil
 }
 
-// Close stops the raft member.
+// Close hands leadership to another voter if there is one, and stops the member.
+// It is bounded, also when the disk hangs.
 func (c *Controller) Close() error {
-	return errors.Join(c.raft.Shutdown().Error(), c.store.Close())
+	c.mu.Lock()
+	if c.closed {
+		c.mu.Unlock()
+		return nil
+	}
+	c.closed = true
+	c.mu.Unlock()
+
+	healthy := c.store.Err() == nil
+	if healthy && c.raft.State() == raft.Leader && len(c.Quorum().Voters) > 1 {
+		if err := within(transferTimeout, c.raft.LeadershipTransfer()); err != nil {
+			c.cfg.Logger.Warn().Err(err).Msg("controller leadership was not handed over")
+		}
+	}
+	down := c.raft.Shutdown()
+	c.store.release()
+	err := within(shutdownTimeout, down)
+	close(c.stop)
+	c.followers.Wait()
+	if c.loopback != nil {
+		err = errors.Join(err, c.loopback.Close())
+	}
+	return errors.Join(err, c.store.Close())
+}
+
+// within waits for f, but not for ever.
+func within(d time.Duration, f raft.Future) error {
+	done := make(chan error, 1)
+	go func() { done <- f.Error() }()
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case err := <-done:
+		return err
+	case <-timer.C:
+		return fmt.Errorf("controller: raft did not answer within %s", d)
+	}
 }

@@ -1,92 +1,89 @@
 package controller
 
 import (
-	"encoding/json"
-	"fmt"
 	"io"
-	"maps"
-	"slices"
 	"sync/atomic"
 
+	"github.com/google/uuid"
 	"github.com/hashicorp/raft"
+	"github.com/rs/zerolog"
 )
 
-// fsm applies commands. Apply is called by raft's own goroutine alone; readers
+// fsm applies commands. raft's own goroutine alone calls its methods; readers
 // load the published state.
 type fsm struct {
-	state   atomic.Pointer[State]
-	publish func(*State)
+	state  atomic.Pointer[State]
+	feed   *feed
+	logger zerolog.Logger
+	// incompatible is closed when State.Incompatible is set.
+	incompatible chan struct{}
 }
 
-func (f *fsm) Apply(entry *raft.Log) any {
-	var cmd command
-	if err := json.Unmarshal(entry.Data, &cmd); err != nil {
-		return fmt.Errorf("controller: undecodable command at index %d: %w", entry.Index, err)
+func newFSM(logger zerolog.Logger) *fsm {
+	f := &fsm{feed: newFeed(), logger: logger, incompatible: make(chan struct{})}
+	f.state.Store(newState())
+	return f
+}
+
+// Apply is ApplyBatch of one entry.
+func (f *fsm) Apply(entry *raft.Log) any { return f.ApplyBatch([]*raft.Log{entry})[0] }
+
+// ApplyBatch applies what raft committed in one go and publishes once.
+func (f *fsm) ApplyBatch(entries []*raft.Log) []any {
+	s := f.state.Load()
+	results := make([]any, len(entries))
+	var changed []uuid.UUID
+	for i, entry := range entries {
+		if entry.Type != raft.LogCommand {
+			continue // configuration changes are given to batching FSMs, too
+		}
+		was := s.Incompatible
+		var c []uuid.UUID
+		s, c, results[i] = s.apply(entry.Data, entry.Index)
+		changed = append(changed, c...)
+		if was == 0 && s.Incompatible != 0 {
+			f.logger.Error().Uint64("index", entry.Index).Msg("metadata command of a newer version: this state is no longer the cluster's")
+			close(f.incompatible)
+		}
 	}
-	next, result := f.state.Load().apply(&cmd, entry.Index)
-	f.state.Store(next)
-	f.publish(next)
-	return result
+	f.state.Store(s)
+	f.feed.publish(changed, false)
+	return results
 }
 
-// apply returns the next state and the command's result: an error, or a *Topic.
-func (s *State) apply(cmd *command, index uint64) (*State, any) {
-	next := &State{Index: index, ClusterID: s.ClusterID, Brokers: s.Brokers, Topics: s.Topics}
-	switch {
-	case cmd.InitCluster != nil:
-		if next.ClusterID == "" {
-			next.ClusterID = cmd.InitCluster.ClusterID
+// apply returns the next state, the topics that changed, and the command's
+// result: an error, a *Topic or a *Broker. It is a pure function.
+func (s *State) apply(entry []byte, index uint64) (*State, []uuid.UUID, any) {
+	e := newEdit(s, index)
+	p, err := decode(entry)
+	if err != nil {
+		if e.next.Incompatible == 0 {
+			e.next.Incompatible = index
 		}
-		return next, nil
-	case cmd.RegisterBroker != nil:
-		c := cmd.RegisterBroker
-		next.Brokers = maps.Clone(s.Brokers)
-		next.Brokers[c.ID] = &Broker{ID: c.ID, Incarnation: c.Incarnation, Epoch: int64(index), URL: c.URL, Version: c.Version}
-		return next, nil
-	case cmd.CreateTopic != nil:
-		c := cmd.CreateTopic
-		if _, ok := s.Topics[c.Name]; ok {
-			return next, &TopicExistsError{Topic: c.Name}
-		}
-		t := &Topic{Name: c.Name, ID: c.ID, Configs: c.Configs, ReplicationFactor: len(c.Replicas[0])}
-		for _, r := range c.Replicas {
-			t.Partitions = append(t.Partitions, Partition{Replicas: r, Leader: r[0], ISR: slices.Clone(r)})
-		}
-		next.Topics = maps.Clone(s.Topics)
-		next.Topics[c.Name] = t
-		return next, t
-	case cmd.DeleteTopic != nil:
-		c := cmd.DeleteTopic
-		if t, ok := s.Topics[c.Name]; !ok || t.ID != c.ID {
-			return next, &UnknownTopicError{Topic: c.Name}
-		}
-		next.Topics = maps.Clone(s.Topics)
-		delete(next.Topics, c.Name)
-		return next, nil
+		return e.next, nil, &IncompatibleError{Index: index, Reason: err.Error()}
 	}
-	return next, fmt.Errorf("controller: unknown command at index %d", index)
+	result := p.apply(e)
+	return e.finish(), e.changed, result
 }
 
-func (f *fsm) Snapshot() (raft.FSMSnapshot, error) { return fsmSnapshot{f.state.Load()}, nil }
+// Snapshot is instant: the state is immutable.
+func (f *fsm) Snapshot() (raft.FSMSnapshot, error) {
+	s := f.state.Load()
+	if s.Incompatible != 0 {
+		// The log is the only place where that command still is: a snapshot would
+		// have raft throw it away before a newer version can apply it.
+		return nil, &IncompatibleError{Index: s.Incompatible, Reason: "no snapshot of a state that lacks it"}
+	}
+	return fsmSnapshot{s}, nil
+}
 
+// Restore replaces the state by a snapshot; watchers see a jump (K10).
 func (f *fsm) Restore(r io.ReadCloser) error {
-	var s State
-	if err := json.NewDecoder(r).Decode(&s); err != nil {
-		return fmt.Errorf("controller: snapshot: %w", err)
-	}
-	f.state.Store(&s)
-	f.publish(&s)
-	return nil
-}
-
-type fsmSnapshot struct{ state *State }
-
-func (s fsmSnapshot) Persist(sink raft.SnapshotSink) error {
-	if err := json.NewEncoder(sink).Encode(s.state); err != nil {
-		_ = sink.Cancel()
+	s, err := readSnapshot(r)
+	if err != nil {
 		return err
 	}
-	return sink.Close()
+	f.state.Store(s)
+	f.feed.publish(nil, true)
+	return nil
 }
-
-func (fsmSnapshot) Release() {}

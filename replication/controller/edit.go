@@ -1,0 +1,93 @@
+package controller
+
+import (
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/json"
+	"maps"
+
+	"github.com/google/uuid"
+	iradix "github.com/hashicorp/go-immutable-radix/v2"
+)
+
+// edit builds the State that follows another one. What it doesn't touch is
+// shared between both.
+type edit struct {
+	next    *State
+	byName  *iradix.Txn[*Topic]
+	byID    *iradix.Txn[*Topic]
+	changed []uuid.UUID // topics made, changed or deleted
+	brokers bool        // next.Brokers is a copy of its own
+}
+
+func newEdit(s *State, index uint64) *edit {
+	next := *s
+	next.Index = index
+	return &edit{next: &next, byName: s.byName.Txn(), byID: s.byID.Txn()}
+}
+
+func (e *edit) finish() *State {
+	if len(e.changed) > 0 {
+		e.next.byName, e.next.byID = e.byName.CommitOnly(), e.byID.CommitOnly()
+	}
+	return e.next
+}
+
+func (e *edit) topic(id uuid.UUID) (*Topic, bool) { return e.byID.Get(id[:]) }
+
+// putTopic adds t or puts it in the place of the topic with its id, whose name
+// is the same.
+func (e *edit) putTopic(t *Topic) {
+	if old, ok := e.byID.Insert(t.ID[:], t); ok {
+		e.next.topicsSum -= old.hash()
+	}
+	e.byName.Insert([]byte(t.Name), t)
+	e.next.topicsSum += t.hash()
+	e.changed = append(e.changed, t.ID)
+}
+
+func (e *edit) deleteTopic(t *Topic) {
+	e.byID.Delete(t.ID[:])
+	e.byName.Delete([]byte(t.Name))
+	e.next.topicsSum -= t.hash()
+	e.changed = append(e.changed, t.ID)
+}
+
+func (e *edit) putBroker(b *Broker) {
+	if !e.brokers {
+		e.next.Brokers, e.brokers = maps.Clone(e.next.Brokers), true
+	}
+	e.next.Brokers[b.ID] = b
+}
+
+// hash is the first 8 bytes of the SHA-256 of the topic's JSON, whose members
+// and map keys have a fixed order.
+func (t *Topic) hash() uint64 {
+	data, err := json.Marshal(t)
+	if err != nil {
+		panic(err) // plain structs of strings and numbers
+	}
+	sum := sha256.Sum256(data)
+	return binary.BigEndian.Uint64(sum[:])
+}
+
+// Hash is equal on all members that applied the same commands, however they
+// came to this index: by the log, by a snapshot, or by both (V32).
+func (s *State) Hash() [sha256.Size]byte {
+	h := sha256.New()
+	enc := json.NewEncoder(h)
+	header := struct {
+		Index, Incompatible, TopicsSum uint64
+		Topics                         int
+		ClusterID                      string
+	}{s.Index, s.Incompatible, s.topicsSum, s.TopicCount(), s.ClusterID}
+	if err := enc.Encode(header); err != nil {
+		panic(err) // plain structs into a hash: neither fails
+	}
+	for _, id := range s.BrokerIDs() {
+		if err := enc.Encode(s.Brokers[id]); err != nil {
+			panic(err)
+		}
+	}
+	return [sha256.Size]byte(h.Sum(nil))
+}

@@ -1,0 +1,189 @@
+package controller
+
+import (
+	"bytes"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"runtime/debug"
+	"time"
+
+	"github.com/google/uuid"
+	raftboltdb "github.com/hashicorp/raft-boltdb/v2"
+	"go.etcd.io/bbolt"
+)
+
+const (
+	raftFile     = "raft.db"
+	identityFile = "identity.json"
+
+	// lockTimeout bounds the wait for the file's lock. The data directory's own
+	// lock comes first, so nobody holds it but a dying process.
+	lockTimeout = 2 * time.Second
+)
+
+// identity says who this member is. It is written before the quorum's first
+// entry and once more after it, so that an empty or lost raft.db is never taken
+// for a new cluster.
+type identity struct {
+	// ServerID is this member's id in the quorum: drawn once, so that a member
+	// that lost its directory is another one and can't vote twice (K7, K9).
+	ServerID uuid.UUID `json:"server_id"`
+	NodeID   int32     `json:"node_id"`
+	// Founded: raft.db holds the quorum's configuration. From here on it must.
+	Founded bool `json:"founded"`
+}
+
+// raftDir is raft's directory, checked.
+type raftDir struct {
+	path string
+	identity
+}
+
+// openDir finds out whether the directory is new, whole, or neither; the last
+// is a *DirError. partitionsOnDisk tells that the data directory holds logs,
+// whose topics only an existing quorum knows.
+func openDir(path string, nodeID int32, partitionsOnDisk bool) (*raftDir, error) {
+	if err := os.MkdirAll(path, 0o750); err != nil {
+		return nil, fmt.Errorf("controller: %w", err)
+	}
+	d := &raftDir{path: path}
+	data, err := os.ReadFile(filepath.Join(path, identityFile))
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return d, d.found(nodeID, partitionsOnDisk)
+	case err != nil:
+		return nil, fmt.Errorf("controller: %w", err)
+	}
+	if err := json.Unmarshal(data, &d.identity); err != nil || d.ServerID == uuid.Nil {
+		return nil, d.damage(identityFile + " is damaged")
+	}
+	if d.NodeID != nodeID {
+		return nil, &DirError{Dir: path, Reason: fmt.Sprintf("it belongs to node %d, but this is node %d", d.NodeID, nodeID),
+			Fix: fmt.Sprintf("Start with --node-id %d, or with another data directory.", d.NodeID)}
+	}
+	if !d.Founded {
+		// The process died while it founded the quorum: nothing was ever decided,
+		// and the file may be half made (S11).
+		if err := os.Remove(filepath.Join(path, raftFile)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return nil, fmt.Errorf("controller: %w", err)
+		}
+		return d, nil
+	}
+	info, err := os.Stat(filepath.Join(path, raftFile))
+	if err != nil || info.Size() == 0 {
+		return nil, d.damage(raftFile + " is missing or empty")
+	}
+	return d, d.check()
+}
+
+// found makes the identity of a new member.
+func (d *raftDir) found(nodeID int32, partitionsOnDisk bool) error {
+	if _, err := os.Stat(filepath.Join(d.path, raftFile)); err == nil {
+		return d.damage(identityFile + " is missing")
+	}
+	if partitionsOnDisk {
+		return d.damage("there is no metadata here, but the data directory holds partitions")
+	}
+	d.identity = identity{ServerID: uuid.New(), NodeID: nodeID}
+	return d.writeIdentity()
+}
+
+func (d *raftDir) damage(reason string) error {
+	return &DirError{Dir: d.path, Reason: reason,
+		Fix: "Without the metadata nobody knows which topics the partitions belong to, so no new cluster is made in its place. " +
+			"Put the whole directory back from a copy; or, if the data may be lost, move the whole data directory away and start anew."}
+}
+
+// writeIdentity replaces the identity file, durably (S3).
+func (d *raftDir) writeIdentity() error {
+	data, err := json.Marshal(d.identity)
+	if err != nil {
+		return fmt.Errorf("controller: %w", err)
+	}
+	temp := filepath.Join(d.path, identityFile+".tmp")
+	if err := writeFileSync(temp, append(data, '\n')); err != nil {
+		return fmt.Errorf("controller: %w", err)
+	}
+	if err := os.Rename(temp, filepath.Join(d.path, identityFile)); err != nil {
+		return fmt.Errorf("controller: %w", err)
+	}
+	dir, err := os.Open(d.path)
+	if err != nil {
+		return fmt.Errorf("controller: %w", err)
+	}
+	if err := errors.Join(dir.Sync(), dir.Close()); err != nil {
+		return fmt.Errorf("controller: %w", err)
+	}
+	return nil
+}
+
+func writeFileSync(path string, data []byte) error {
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o640)
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(data)
+	return errors.Join(err, f.Sync(), f.Close())
+}
+
+// check reads all of raft.db before raft does: bbolt panics on damaged pages,
+// where nobody could catch it (S11), and raft trusts what it reads.
+func (d *raftDir) check() (err error) {
+	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true)) // a file cut off faults in bbolt's memory map
+	defer func() {
+		if p := recover(); p != nil {
+			err = d.damage(fmt.Sprintf("%s is damaged: %v", raftFile, p))
+		}
+	}()
+	db, err := bbolt.Open(filepath.Join(d.path, raftFile), 0o640, &bbolt.Options{ReadOnly: true, Timeout: lockTimeout, FreelistType: bbolt.FreelistMapType})
+	if err != nil {
+		return d.damage(fmt.Sprintf("%s cannot be opened: %v", raftFile, err))
+	}
+	defer func() { err = errors.Join(err, db.Close()) }()
+	return db.View(d.checkLog)
+}
+
+func (d *raftDir) checkLog(tx *bbolt.Tx) error {
+	var first error
+	for problem := range tx.Check() { // to its end: the check reads through tx
+		if first == nil {
+			first = problem
+		}
+	}
+	if first != nil {
+		return d.damage(fmt.Sprintf("%s is damaged: %v", raftFile, first))
+	}
+	logs, conf := tx.Bucket([]byte("logs")), tx.Bucket([]byte("conf"))
+	if logs == nil || conf == nil {
+		return d.damage(raftFile + " holds no quorum")
+	}
+	var before uint64
+	c := logs.Cursor()
+	for k, v := c.First(); k != nil; k, v = c.Next() {
+		if len(k) != 8 || len(v) == 0 || (before != 0 && binary.BigEndian.Uint64(k) != before+1) {
+			return d.damage(fmt.Sprintf("%s has a hole after entry %d", raftFile, before))
+		}
+		before = binary.BigEndian.Uint64(k)
+	}
+	if len(conf.Get([]byte("CurrentTerm"))) != 8 || bytes.Equal(conf.Get([]byte("CurrentTerm")), make([]byte, 8)) {
+		return d.damage(raftFile + " holds no term")
+	}
+	return nil
+}
+
+func (d *raftDir) openStore() (*raftboltdb.BoltStore, error) {
+	store, err := raftboltdb.New(raftboltdb.Options{
+		Path:                    filepath.Join(d.path, raftFile),
+		BoltOptions:             &bbolt.Options{Timeout: lockTimeout, FreelistType: bbolt.FreelistMapType},
+		MsgpackUseNewTimeFormat: true,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("controller: %s: %w", raftFile, err)
+	}
+	return store, nil
+}

@@ -1,0 +1,119 @@
+package controller
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/hashicorp/raft"
+)
+
+// A snapshot is JSON lines, so that neither side ever holds all of it:
+//
+//	{"v":1,"index":…,"cluster_id":…,"brokers":n,"topics":n}
+//	one Broker a line, in the order of ids
+//	one Topic a line, in the order of names
+//	{"hash":"…"}   the state's Hash, in hex: proof that nothing is missing
+const snapshotVersion = 1
+
+type snapshotHeader struct {
+	Version   int    `json:"v"`
+	Index     uint64 `json:"index"`
+	ClusterID string `json:"cluster_id"`
+	Brokers   int    `json:"brokers"`
+	Topics    int    `json:"topics"`
+}
+
+type snapshotTrailer struct {
+	Hash string `json:"hash"`
+}
+
+type fsmSnapshot struct{ state *State }
+
+// Persist writes the snapshot; raft calls it while later commands are applied.
+func (s fsmSnapshot) Persist(sink raft.SnapshotSink) error {
+	if err := writeSnapshot(sink, s.state); err != nil {
+		return errors.Join(fmt.Errorf("controller: snapshot: %w", err), sink.Cancel())
+	}
+	return sink.Close()
+}
+
+// Release does nothing: the state is garbage when nobody reads it.
+func (fsmSnapshot) Release() {}
+
+func writeSnapshot(w io.Writer, s *State) error {
+	buf := bufio.NewWriterSize(w, 64<<10)
+	enc := json.NewEncoder(buf)
+	header := snapshotHeader{Version: snapshotVersion, Index: s.Index, ClusterID: s.ClusterID, Brokers: len(s.Brokers), Topics: s.TopicCount()}
+	if err := enc.Encode(header); err != nil {
+		return err
+	}
+	for _, id := range s.BrokerIDs() {
+		if err := enc.Encode(s.Brokers[id]); err != nil {
+			return err
+		}
+	}
+	for t := range s.Topics() {
+		if err := enc.Encode(t); err != nil {
+			return err
+		}
+	}
+	hash := s.Hash()
+	if err := enc.Encode(snapshotTrailer{hex.EncodeToString(hash[:])}); err != nil {
+		return err
+	}
+	return buf.Flush()
+}
+
+func readSnapshot(r io.ReadCloser) (_ *State, err error) {
+	defer func() {
+		err = errors.Join(err, r.Close())
+		if err != nil {
+			err = fmt.Errorf("controller: snapshot: %w", err)
+		}
+	}()
+	lines := bufio.NewReaderSize(r, 64<<10)
+	next := func(v any) error {
+		line, err := lines.ReadBytes('\n')
+		if err != nil {
+			return fmt.Errorf("cut off: %w", err)
+		}
+		return unmarshalStrict(bytes.TrimSuffix(line, []byte{'\n'}), v)
+	}
+	var h snapshotHeader
+	if err := next(&h); err != nil {
+		return nil, err
+	}
+	if h.Version != snapshotVersion {
+		return nil, fmt.Errorf("version %d, this program reads %d", h.Version, snapshotVersion)
+	}
+	e := newEdit(newState(), h.Index)
+	e.next.ClusterID = h.ClusterID
+	for range h.Brokers {
+		var b Broker
+		if err := next(&b); err != nil {
+			return nil, err
+		}
+		e.putBroker(&b)
+	}
+	for range h.Topics {
+		var t Topic
+		if err := next(&t); err != nil {
+			return nil, err
+		}
+		e.putTopic(&t)
+	}
+	var trailer snapshotTrailer
+	if err := next(&trailer); err != nil {
+		return nil, err
+	}
+	s := e.finish()
+	if hash := s.Hash(); hex.EncodeToString(hash[:]) != trailer.Hash {
+		return nil, errors.New("its content does not match its hash")
+	}
+	return s, nil
+}

@@ -1,0 +1,127 @@
+package replication
+
+import (
+	"context"
+	"time"
+)
+
+// Position is where a reader stands in one partition.
+type Position struct {
+	Topic       string
+	Partition   int32
+	Offset      int64
+	LeaderEpoch *int32 // see FetchRequest
+}
+
+// FetchManyRequest asks for records of several partitions, of any topics.
+type FetchManyRequest struct {
+	// Positions are read in their order until MaxBytes is used up: rotate them
+	// from call to call, or the first one may starve the others.
+	Positions []Position
+	Isolation Isolation
+	MaxBytes  int           // of all batches together; one batch is returned whatever it says
+	MinBytes  int           // wait until that much is there, at least 1
+	MaxWait   time.Duration // 0 or less: not at all
+}
+
+// PartitionFetch is one position's part of the answer. Err is as Fetch's.
+type PartitionFetch struct {
+	FetchResult
+	Err error
+}
+
+// FetchMany is Fetch for several partitions with one wait. The results stand in
+// the order of the positions; those with nothing new are empty. It returns early,
+// maybe with nothing, when one of them fails or a topic among them gets more
+// partitions or is deleted.
+func (b *Broker) FetchMany(ctx context.Context, req FetchManyRequest) []PartitionFetch {
+	want := max(req.MinBytes, 1)
+	results, bytes, failed := b.readMany(&req)
+	if bytes >= want || failed || req.MaxWait <= 0 {
+		return results
+	}
+	w := b.watchMany(req.Positions)
+	defer w.cancel()
+	deadline := time.NewTimer(req.MaxWait)
+	defer deadline.Stop()
+	for {
+		results, bytes, failed = b.readMany(&req)
+		if bytes >= want || failed || w.changed() {
+			return results
+		}
+		select {
+		case <-w.signal.C:
+		case <-deadline.C:
+			return results
+		case <-ctx.Done():
+			return results
+		case <-b.drain:
+			return results
+		}
+	}
+}
+
+// readMany is one look at all positions.
+func (b *Broker) readMany(req *FetchManyRequest) (results []PartitionFetch, bytes int, failed bool) {
+	results = make([]PartitionFetch, len(req.Positions))
+	for i := range req.Positions {
+		pos, res := &req.Positions[i], &results[i]
+		p, err := b.Partition(pos.Topic, pos.Partition)
+		if err != nil {
+			res.Err, failed = err, true
+			continue
+		}
+		one := FetchRequest{Topic: pos.Topic, Partition: pos.Partition, Offset: pos.Offset, LeaderEpoch: pos.LeaderEpoch,
+			Isolation: req.Isolation, MaxBytes: req.MaxBytes - bytes}
+		if bytes > 0 && one.MaxBytes <= 0 {
+			// Full: tell the ends only.
+			res.HighWatermark, res.LogStartOffset = p.hw.Load(), p.log.StartOffset()
+			continue
+		}
+		res.FetchResult, res.Err = p.read(&one)
+		failed = failed || res.Err != nil
+		bytes += len(res.Data)
+	}
+	return results, bytes, failed
+}
+
+// manyWatch is a subscription to several partitions and their topics.
+type manyWatch struct {
+	signal  *Signal
+	cancels []func()
+	topics  map[*topic]int // the number of partitions at the start
+	missing bool           // one of them is gone already
+}
+
+func (b *Broker) watchMany(positions []Position) *manyWatch {
+	w := &manyWatch{signal: NewSignal(), topics: map[*topic]int{}}
+	for i := range positions {
+		p, err := b.Partition(positions[i].Topic, positions[i].Partition)
+		if err != nil {
+			w.missing = true
+			break
+		}
+		w.cancels = append(w.cancels, p.Subscribe(w.signal))
+		if _, ok := w.topics[p.topic]; !ok {
+			w.cancels = append(w.cancels, p.topic.changes.add(w.signal))
+			w.topics[p.topic] = len(p.topic.meta.Load().Partitions)
+		}
+	}
+	return w
+}
+
+// changed tells whether the set of partitions is another one than at the start.
+func (w *manyWatch) changed() bool {
+	for t, n := range w.topics {
+		if t.deleted.Load() || len(t.meta.Load().Partitions) != n {
+			return true
+		}
+	}
+	return w.missing
+}
+
+func (w *manyWatch) cancel() {
+	for _, c := range w.cancels {
+		c()
+	}
+}

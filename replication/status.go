@@ -1,0 +1,162 @@
+package replication
+
+import (
+	"context"
+	"errors"
+
+	"highwater/replication/controller"
+	"highwater/storage"
+)
+
+// Offsets are the ends of a partition as consumers see them.
+type Offsets struct {
+	Beginning      int64
+	End            int64 // the high watermark
+	LogEnd         int64 // LEO
+	ForTimestamp   int64
+	TimestampFound bool
+}
+
+// Offsets tells a partition's ends, and the first offset at or after
+// timestampMs when that isn't nil. Errors: those of Partition.
+func (b *Broker) Offsets(_ context.Context, name string, num int32, timestampMs *int64) (Offsets, error) {
+	p, err := b.Partition(name, num)
+	if err != nil {
+		return Offsets{}, err
+	}
+	// In this order no end is ever below one told before it.
+	o := Offsets{Beginning: p.log.StartOffset()}
+	o.End = p.hw.Load()
+	o.LogEnd = max(p.log.WrittenEnd(), o.End)
+	if timestampMs != nil {
+		o.ForTimestamp, o.TimestampFound, err = p.log.OffsetForTimestamp(*timestampMs, o.End)
+	}
+	return o, p.gone(err)
+}
+
+// DeleteRecords moves the log start up to before (at most the high watermark;
+// -1: to it) and returns the new beginning offset. Errors:
+// *storage.OffsetOutOfRangeError with the allowed range; those of Partition.
+func (b *Broker) DeleteRecords(_ context.Context, name string, num int32, before int64) (int64, error) {
+	p, err := b.Partition(name, num)
+	if err != nil {
+		return 0, err
+	}
+	hw := p.hw.Load()
+	if before == -1 {
+		before = hw
+	}
+	if before < 0 || before > hw {
+		return 0, &storage.OffsetOutOfRangeError{Offset: before, Start: p.log.StartOffset(), End: hw}
+	}
+	if err := p.log.AdvanceStart(before); err != nil {
+		return 0, p.gone(err)
+	}
+	return p.log.StartOffset(), nil
+}
+
+// ReplicaStatus is one replica as the leader sees it.
+type ReplicaStatus struct {
+	Broker         int32
+	Leader         bool
+	InSync         bool
+	LogEndOffset   int64 // -1: not known
+	Lag            int64 // records behind the leader; -1: not known
+	LastCaughtUpMs int64 // how long ago it had all; -1: not known
+}
+
+// PartitionStatus is what GET …/partitions/{p} tells.
+type PartitionStatus struct {
+	Partition   int32
+	Leader      int32 // controller.NoLeader: none, and then nobody knows the offsets
+	LeaderEpoch int32
+	ISR         []int32
+	// The offsets are -1 when there is no leader.
+	LogStartOffset int64
+	HighWatermark  int64
+	LogEndOffset   int64
+	SizeBytes      int64
+	Replicas       []ReplicaStatus
+}
+
+// PartitionStatus asks the leader for a partition's figures. A partition whose
+// log is offline here is told as one without a leader. Errors:
+// *UnknownPartitionError, *controller.UnknownTopicError.
+func (b *Broker) PartitionStatus(_ context.Context, name string, num int32) (PartitionStatus, error) {
+	t, err := b.Topic(name)
+	if err != nil {
+		return PartitionStatus{}, err
+	}
+	if num < 0 || int(num) >= len(t.Partitions) {
+		return PartitionStatus{}, &UnknownPartitionError{Topic: name, Partition: num, Count: len(t.Partitions)}
+	}
+	meta := &t.Partitions[num]
+	st := PartitionStatus{Partition: num, Leader: controller.NoLeader, LeaderEpoch: meta.LeaderEpoch, ISR: meta.ISR, LogStartOffset: -1, HighWatermark: -1, LogEndOffset: -1}
+	p, err := b.Partition(name, num)
+	if unknown := (*controller.UnknownTopicError)(nil); errors.As(err, &unknown) {
+		return PartitionStatus{}, err
+	}
+	if err != nil || meta.Leader != b.cfg.NodeID {
+		for _, id := range meta.Replicas {
+			st.Replicas = append(st.Replicas, ReplicaStatus{Broker: id, LogEndOffset: -1, Lag: -1, LastCaughtUpMs: -1})
+		}
+		return st, nil
+	}
+	st.Leader = b.cfg.NodeID
+	st.LogStartOffset = p.log.StartOffset()
+	st.HighWatermark = p.hw.Load()
+	st.LogEndOffset = max(p.log.WrittenEnd(), st.HighWatermark)
+	st.SizeBytes = p.log.SizeBytes()
+	p.water.Lock()
+	defer p.water.Unlock()
+	for _, id := range meta.Replicas {
+		r := ReplicaStatus{Broker: id, InSync: p.progress.has(id), LogEndOffset: -1, Lag: -1, LastCaughtUpMs: -1}
+		if id == b.cfg.NodeID {
+			r.Leader, r.LogEndOffset, r.Lag, r.LastCaughtUpMs = true, st.LogEndOffset, 0, 0
+		} else if end, known := p.progress.ends[id]; known {
+			r.LogEndOffset, r.Lag = end, max(st.LogEndOffset-end, 0)
+		}
+		st.Replicas = append(st.Replicas, r)
+	}
+	return st, nil
+}
+
+// Cluster is what GET /cluster tells.
+type Cluster struct {
+	ID      string
+	Quorum  controller.QuorumInfo
+	Brokers []*controller.Broker // in the order of ids
+}
+
+// Cluster describes the cluster as this broker knows it.
+func (b *Broker) Cluster() Cluster {
+	s := b.State()
+	c := Cluster{ID: s.ClusterID, Quorum: b.Quorum()}
+	for _, id := range s.BrokerIDs() {
+		broker := s.Brokers[id]
+		if id == b.cfg.NodeID && b.Draining() && !broker.Draining {
+			mine := *broker
+			mine.Draining = true
+			broker = &mine
+		}
+		c.Brokers = append(c.Brokers, broker)
+	}
+	return c
+}
+
+// Ready tells why this broker doesn't serve in full, nil when it does: it is
+// registered and not fenced, leads its partitions and isn't draining.
+func (b *Broker) Ready() error {
+	me := b.State().Brokers[b.cfg.NodeID]
+	switch {
+	case b.Draining():
+		return ErrShuttingDown
+	case me == nil:
+		return errors.New("replication: not registered yet")
+	case me.Fenced:
+		return errors.New("replication: fenced by the controller")
+	case !b.started.Load():
+		return errors.New("replication: log recovery is not done")
+	}
+	return nil
+}

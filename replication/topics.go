@@ -1,0 +1,221 @@
+package replication
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"sync/atomic"
+
+	"highwater/replication/controller"
+)
+
+// topic is this broker's part of a topic.
+type topic struct {
+	meta atomic.Pointer[topicMeta]
+	// partitions by number; nil where this broker has no replica. The slice is
+	// replaced, never written to, by whoever has the broker's turn.
+	partitions atomic.Pointer[[]*Partition]
+	deleted    atomic.Bool
+
+	data    subscribers // woken when any partition's records or ends change
+	changes subscribers // woken when partitions are added or the topic is deleted
+
+	// counters since the start of the process
+	appends, records, bytes atomic.Int64
+}
+
+// topicMeta is one version of a topic's metadata with what is worked out of it.
+type topicMeta struct {
+	*controller.Topic
+	config *controller.TopicConfig
+}
+
+func (t *topic) count(records int64, bytes int) {
+	t.appends.Add(1)
+	t.records.Add(records)
+	t.bytes.Add(int64(bytes))
+}
+
+func (t *topic) name() string { return t.meta.Load().Name }
+
+// partition returns this broker's replica, nil if there is none.
+func (t *topic) partition(num int32) *Partition {
+	ps := *t.partitions.Load()
+	if int(num) >= len(ps) {
+		return nil
+	}
+	return ps[num]
+}
+
+func configDefaults(d Defaults) controller.ConfigDefaults {
+	out := controller.ConfigDefaults{}
+	if d.MinInSyncReplicas > 0 {
+		out[controller.ConfigMinInSyncReplicas] = strconv.Itoa(d.MinInSyncReplicas)
+	}
+	return out
+}
+
+// State is the newest metadata this broker has applied.
+func (b *Broker) State() *controller.State { return b.cfg.Controller.State() }
+
+// Quorum describes the metadata quorum.
+func (b *Broker) Quorum() controller.QuorumInfo { return b.cfg.Controller.Quorum() }
+
+// ConfigDefaults are this broker's answers to configs that topics leave open.
+func (b *Broker) ConfigDefaults() controller.ConfigDefaults { return b.configDefaults }
+
+// Topic is a topic's metadata; *controller.UnknownTopicError when there is none.
+func (b *Broker) Topic(name string) (*controller.Topic, error) {
+	t, ok := b.State().Topic(name)
+	if !ok {
+		return nil, &controller.UnknownTopicError{Topic: name}
+	}
+	return t, nil
+}
+
+// TopicConfig is a topic's metadata and its effective configs, read once per
+// change of the topic. Errors: as Topic.
+func (b *Broker) TopicConfig(name string) (*controller.Topic, *controller.TopicConfig, error) {
+	t, err := b.localTopic(name)
+	if err != nil {
+		return nil, nil, err
+	}
+	m := t.meta.Load()
+	return m.Topic, m.config, nil
+}
+
+// TopicNames lists the topics in order, those of Highwater's own only if asked.
+func (b *Broker) TopicNames(internal bool) []string {
+	s := b.State()
+	names := make([]string, 0, s.TopicCount())
+	for t := range s.Topics() {
+		if internal || !controller.IsInternalTopic(t.Name) {
+			names = append(names, t.Name)
+		}
+	}
+	return names
+}
+
+// CreateTopic makes a topic, filling zero fields from the defaults, and returns
+// when its partitions can be written to. Errors: *controller.TopicExistsError,
+// *controller.InvalidNameError, *controller.InvalidConfigError,
+// *controller.ImpossibleError, controller.ErrNoController (not made),
+// controller.ErrOutcomeUnknown.
+func (b *Broker) CreateTopic(ctx context.Context, req controller.CreateTopicRequest) (*controller.Topic, error) {
+	if req.Partitions == 0 {
+		req.Partitions = max(b.cfg.Defaults.Partitions, 1)
+	}
+	if req.ReplicationFactor == 0 {
+		req.ReplicationFactor = b.cfg.Defaults.ReplicationFactor
+	}
+	if req.ReplicationFactor == 0 {
+		req.ReplicationFactor = max(min(3, len(b.State().Brokers)), 1)
+	}
+	t, err := b.cfg.Controller.CreateTopic(ctx, req)
+	if err != nil {
+		return nil, err
+	}
+	return t, b.catchUp(ctx)
+}
+
+// PutTopic is CreateTopic for a caller who may have asked before: a topic that is
+// there and doesn't differ from the request is returned with created false. One
+// that differs is a *controller.TopicExistsError that names the members.
+func (b *Broker) PutTopic(ctx context.Context, req controller.CreateTopicRequest) (t *controller.Topic, created bool, err error) {
+	if err := controller.CheckTopicName(req.Name); err != nil {
+		return nil, false, err
+	}
+	if err := controller.CheckConfigs(req.Configs); err != nil {
+		return nil, false, err
+	}
+	if t, ok := b.State().Topic(req.Name); ok {
+		return b.sameTopic(t, req)
+	}
+	t, err = b.CreateTopic(ctx, req)
+	if exists := (*controller.TopicExistsError)(nil); errors.As(err, &exists) {
+		if t, ok := b.State().Topic(req.Name); ok {
+			return b.sameTopic(t, req)
+		}
+	}
+	return t, err == nil, err
+}
+
+func (b *Broker) sameTopic(t *controller.Topic, req controller.CreateTopicRequest) (*controller.Topic, bool, error) {
+	if differs := t.Differs(req, b.configDefaults); len(differs) > 0 {
+		return nil, false, &controller.TopicExistsError{Topic: t.Name, Differs: differs}
+	}
+	return t, false, nil
+}
+
+// EnsureTopic is Topic for a produce: with Defaults.AutoCreateTopics a topic that
+// isn't there is made, with the defaults.
+func (b *Broker) EnsureTopic(ctx context.Context, name string) (*controller.Topic, error) {
+	t, err := b.Topic(name)
+	if err == nil || !b.cfg.Defaults.AutoCreateTopics {
+		return t, err
+	}
+	t, _, err = b.PutTopic(ctx, controller.CreateTopicRequest{Name: name})
+	return t, err
+}
+
+// AlterTopic sets configs (nil removes one) and raises the number of partitions
+// (0: as it is), and returns when the change holds on this broker. Errors: those
+// of controller.AlterTopic.
+func (b *Broker) AlterTopic(ctx context.Context, name string, configs map[string]*string, partitions int) (*controller.Topic, error) {
+	t, err := b.cfg.Controller.AlterTopic(ctx, name, configs, partitions)
+	if err != nil {
+		return nil, err
+	}
+	return t, b.catchUp(ctx)
+}
+
+// DeleteTopic removes a topic and, before it returns, this broker's copy of its
+// records. Whoever waits on it gets *controller.UnknownTopicError.
+func (b *Broker) DeleteTopic(ctx context.Context, name string) error {
+	if err := b.cfg.Controller.DeleteTopic(ctx, name); err != nil {
+		return err
+	}
+	return b.catchUp(ctx)
+}
+
+// localTopic finds this broker's part of a topic. One that was made a moment ago
+// is opened first.
+func (b *Broker) localTopic(name string) (*topic, error) {
+	for range 2 {
+		b.mu.RLock()
+		t := b.byName[name]
+		b.mu.RUnlock()
+		if t != nil {
+			return t, nil
+		}
+		if _, ok := b.State().Topic(name); !ok {
+			break
+		}
+		if err := b.catchUp(context.Background()); err != nil {
+			return nil, fmt.Errorf("replication: topic %q: %w", name, err)
+		}
+	}
+	return nil, &controller.UnknownTopicError{Topic: name}
+}
+
+// Partition finds a partition that this broker leads; else *NotLeaderError,
+// *OfflineError, *UnknownPartitionError or *controller.UnknownTopicError.
+func (b *Broker) Partition(name string, num int32) (*Partition, error) {
+	t, err := b.localTopic(name)
+	if err != nil {
+		return nil, err
+	}
+	m := t.meta.Load()
+	if num < 0 || int(num) >= len(m.Partitions) {
+		return nil, &UnknownPartitionError{Topic: name, Partition: num, Count: len(m.Partitions)}
+	}
+	p := t.partition(num)
+	if p == nil {
+		return nil, &NotLeaderError{Topic: name, Partition: num, Leader: m.Partitions[num].Leader, Epoch: m.Partitions[num].LeaderEpoch}
+	}
+	if p.offline != nil {
+		return nil, &OfflineError{Topic: name, Partition: num, Cause: p.offline}
+	}
+	return p, nil
+}
