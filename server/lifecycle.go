@@ -65,10 +65,15 @@ func (p *process) start(ctx, loopsCtx context.Context, loops *errgroup.Group) (e
 	loops.Go(func() error { return p.store.Run(loopsCtx) }) // appends wait for its fsyncs
 
 	// The controller before the broker: it says which partitions live here.
-	if p.ctl, err = controller.Open(controller.Config{Dir: filepath.Join(p.cfg.DataDir, "raft"), NodeID: p.cfg.NodeID,
-		URL: p.url, Version: version, Logger: p.log}); err != nil {
+	logs, err := p.store.LogsOnDisk()
+	if err != nil {
 		return err
 	}
+	if p.ctl, err = controller.Open(controller.Config{Dir: filepath.Join(p.cfg.DataDir, "raft"), NodeID: p.cfg.NodeID,
+		URL: p.url, Version: version, Logger: p.log, PartitionsOnDisk: len(logs) > 0}); err != nil {
+		return err
+	}
+	loops.Go(func() error { return p.ctl.Run(loopsCtx) })
 	if err := p.ctl.Start(ctx); err != nil {
 		return err
 	}
@@ -78,13 +83,16 @@ func (p *process) start(ctx, loopsCtx context.Context, loops *errgroup.Group) (e
 	if err := p.broker.Start(ctx); err != nil {
 		return err
 	}
+	if err := p.metrics.Register(p.broker.Collector()); err != nil {
+		return err
+	}
 	loops.Go(func() error { return p.broker.Run(loopsCtx) })
 
 	// The gate last: nothing behind it is half built.
 	p.gate.open(handlers.New(p.handlersConfig()))
 	state := p.broker.State()
 	p.log.Info().Str("version", version).Str("data_dir", p.cfg.DataDir).Stringer("listen", p.listener.Addr()).Str("url", p.url).
-		Int32("node_id", p.cfg.NodeID).Str("cluster_id", state.ClusterID).Int("topics", len(state.Topics)).
+		Int32("node_id", p.cfg.NodeID).Str("cluster_id", state.ClusterID).Int("topics", state.TopicCount()).
 		Str("fsync", string(p.cfg.Fsync)).Int64("start_ms", time.Since(began).Milliseconds()).Msg("serving")
 	return nil
 }
@@ -110,12 +118,21 @@ func (p *process) stop(grace time.Duration, stopLoops func() error) (errs stopEr
 	//    each connection ends behind its answer, so that no client sends a request
 	//    into one that is about to be cut. Shutdown below would wait for streams
 	//    for ever.
+	if p.broker != nil {
+		p.broker.Drain()
+	}
 	close(p.draining)
 	// 3. Requests in flight get their answer; the port closes. The loops still
 	//    run: an acks=-1 produce is waiting for the store's fsync.
 	if p.http != nil {
 		p.log.Info().Msg("draining")
 		p.shutdownHTTP(ctx)
+	}
+	if p.broker != nil {
+		// Appends outlive the connections they came by.
+		if err := p.broker.Close(ctx); err != nil {
+			p.log.Warn().Err(err).Msg("appends were still in flight")
+		}
 	}
 	// 4. Nobody waits any more, so the loops may end: metadata, retention, fsync.
 	errs.loops = stopLoops()
@@ -149,11 +166,11 @@ func (p *process) openStore() (*storage.Store, error) {
 }
 
 func (p *process) replicationConfig() replication.Config {
-	return replication.Config{NodeID: p.cfg.NodeID, URL: p.url, Store: p.store, Controller: p.ctl, Logger: p.log,
+	return replication.Config{NodeID: p.cfg.NodeID, URL: p.url, Store: p.store, Controller: p.ctl, Logger: p.log, Fsync: p.cfg.Fsync,
 		Defaults: replication.Defaults{
 			Partitions:        p.cfg.DefaultPartitions,
-			ReplicationFactor: max(p.cfg.DefaultReplicationFactor, 1),
-			MinInSyncReplicas: max(p.cfg.MinInsyncReplicas, 1),
+			ReplicationFactor: p.cfg.DefaultReplicationFactor,
+			MinInSyncReplicas: p.cfg.MinInsyncReplicas,
 			AutoCreateTopics:  p.cfg.AutoCreateTopics,
 		}}
 }
