@@ -33,16 +33,7 @@ func TestKillMinus9Loop(t *testing.T) {
 	}
 	for round := range rounds {
 		wait := f.launch(context.Background(), b.url, seed+uint64(round)+1)
-		answers := 1 + rnd.IntN(300)
-		for range answers {
-			select {
-			case <-f.answered:
-			case <-b.exited:
-				t.Fatalf("round %d: the broker died by itself: %v\n%s", round, b.err, b.output())
-			case <-time.After(patience):
-				t.Fatalf("round %d: no answers\n%s", round, b.output())
-			}
-		}
+		f.await(b, 1+rnd.IntN(300))
 		b.kill()
 		wait()
 		if rnd.IntN(4) == 0 { // again, while it recovers

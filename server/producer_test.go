@@ -8,6 +8,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 )
 
 // fleet is a set of concurrent producers. Each keeps sending until its context
@@ -42,6 +43,20 @@ func (f *fleet) launch(ctx context.Context, base string, round uint64) (wait fun
 		})
 	}
 	return f.wg.Wait
+}
+
+// await returns after n answered requests of the running writers.
+func (f *fleet) await(b *brokerProcess, n int) {
+	f.t.Helper()
+	for range n {
+		select {
+		case <-f.answered:
+		case <-b.exited:
+			f.t.Fatalf("the broker died by itself: %v\n%s", b.err, b.output())
+		case <-time.After(patience):
+			f.t.Fatalf("no answers\n%s", b.output())
+		}
+	}
 }
 
 // send makes one request, in one of the forms there are, and books it. It is

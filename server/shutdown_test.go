@@ -76,19 +76,15 @@ func TestH56_SigtermWithStreamsAndLongPollsOpen(t *testing.T) {
 
 	ctx, stop := context.WithCancel(t.Context())
 	var producer sync.WaitGroup
-	ready := make(chan struct{})
 	producer.Go(func() {
 		tick := time.NewTicker(time.Second / perSecond)
 		defer tick.Stop()
 		rnd := rand.New(rand.NewPCG(1, 1))
-		for n := 0; ctx.Err() == nil && f.send(c, 0, rnd); n++ {
-			if n == 20 {
-				close(ready)
-			}
+		for ctx.Err() == nil && f.send(c, 0, rnd) {
 			<-tick.C
 		}
 	})
-	<-ready
+	f.await(b, 20)
 	b.signal(syscall.SIGTERM)
 	b.signal(syscall.SIGTERM)
 	for i, done := range held {
@@ -130,9 +126,7 @@ func TestH57_RequestsInFlightAtShutdown(t *testing.T) {
 	newClient(t, b.url).must(t, 201, "PUT", "/topics/ledger", "application/json", `{"partitions":4}`)
 	for round := range rounds {
 		wait := f.launch(context.Background(), b.url, uint64(round)+1)
-		for range 50 + rnd.IntN(200) {
-			<-f.answered
-		}
+		f.await(b, 50+rnd.IntN(200))
 		b.stop()
 		wait()
 		b = start(t, dir)
