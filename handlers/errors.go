@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"strings"
 
 	"highwater/replication"
 	"highwater/replication/controller"
@@ -116,11 +117,15 @@ var mappings = [...]mapping{
 			"Create it: curl -X PUT "+at.topicURL(e.Topic))
 	}),
 	as("controller.TopicExistsError", func(e *controller.TopicExistsError, at place) *problem {
-		return newProblem(codeTopicExists, "The topic "+shown(e.Topic)+" exists already, or differs from what is asked for.",
+		detail := "The topic " + shown(e.Topic) + " exists already."
+		if len(e.Differs) > 0 {
+			detail = "The topic " + shown(e.Topic) + " exists already and differs in: " + strings.Join(e.Differs, ", ") + "."
+		}
+		return newProblem(codeTopicExists, detail,
 			"Look at it: curl "+at.topicURL(e.Topic)+" — change it with PATCH, or choose another name.")
 	}),
 	as("controller.InvalidNameError", func(e *controller.InvalidNameError, _ place) *problem {
-		p := newProblem(codeUnprocessable, shown(e.Topic)+" is no topic name: 1 to 249 of a-z A-Z 0-9 . _ - are allowed, and neither . nor .. alone.",
+		p := newProblem(codeUnprocessable, shown(e.Topic)+" can't be used as a topic name: "+e.Reason+". 1 to 249 of a-z A-Z 0-9 . _ - are allowed, and neither . nor .. alone.",
 			"Choose a name of those characters; in a path they need no percent-encoding.")
 		p.kafka = "INVALID_TOPIC_EXCEPTION"
 		return p
@@ -135,9 +140,44 @@ var mappings = [...]mapping{
 		p.kafka = "INVALID_REPLICATION_FACTOR"
 		return p
 	}),
+	{"controller.ErrOutcomeUnknown", func(err error, at place) *problem {
+		if !errors.Is(err, controller.ErrOutcomeUnknown) {
+			return nil
+		}
+		p := newProblem(codeTimedOut, "The change to the metadata did not come through in time. It may have been made, or may yet be.",
+			"Look first: curl "+at.base+"/topics")
+		p.unknown = true
+		return p
+	}},
 	is("controller.ErrNoController", controller.ErrNoController, codeNoLeader,
 		"The cluster's metadata has no leader right now.", "Send the same request again after a pause."),
+	as("controller.ConflictError", func(e *controller.ConflictError, at place) *problem {
+		return newProblem(codeTopicExists, "The topic "+shown(e.Topic)+" was changed by another request at the same time; this one changed nothing.",
+			"Look at it, then send the request again: curl "+at.topicURL(e.Topic))
+	}),
+	// What only the process at its start, or another broker, can meet.
+	as("controller.StaleBrokerEpochError", func(_ *controller.StaleBrokerEpochError, _ place) *problem {
+		return newProblem(codeInternal, "The broker was registered anew meanwhile.", "")
+	}),
+	as("controller.IncompatibleError", func(_ *controller.IncompatibleError, _ place) *problem {
+		return newProblem(codeInternal, "The cluster's metadata is of a newer version than this broker.", "Start the newer version here.")
+	}),
+	as("controller.DirError", func(_ *controller.DirError, _ place) *problem {
+		return newProblem(codeInternal, "The broker can't use its metadata directory.", "")
+	}),
+	is("controller.ErrStoreFailed", controller.ErrStoreFailed, codeStorageFault,
+		"The broker's disk has failed; it stops.", "Send to another broker, or to this one after its restart."),
 
+	as("replication.OfflineError", func(e *replication.OfflineError, _ place) *problem {
+		return newProblem(codeStorageFault, fmt.Sprintf("The log of partition %s-%d can't be opened on this broker.", e.Topic, e.Partition),
+			"Look at the broker's log for the cause; opening is tried again from time to time.")
+	}),
+	as("replication.TruncatedError", func(e *replication.TruncatedError, at place) *problem {
+		p := newProblem(codeLogTruncated, fmt.Sprintf("The log of %s-%d was truncated: what was read before offset %d in leader epoch %d is no longer in it.", e.Topic, e.Partition, e.Offset, e.Epoch),
+			fmt.Sprintf("Forget what was read from offset %d on and read it again: curl '%s/partitions/%d/records?offset=%d'", e.SafeOffset, at.topicURL(e.Topic), e.Partition, e.SafeOffset))
+		p.members = []member{{"safe_offset", e.SafeOffset}, {"safe_leader_epoch", int64(e.SafeEpoch)}}
+		return p
+	}),
 	as("replication.UnknownPartitionError", func(e *replication.UnknownPartitionError, at place) *problem {
 		return newProblem(codeUnknownPartition, fmt.Sprintf("The topic %s has no partition %d; its partitions are 0 to %d.", shown(e.Topic), e.Partition, e.Count-1),
 			"See the partitions there are: curl "+at.topicURL(e.Topic)+"/partitions")

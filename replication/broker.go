@@ -74,6 +74,13 @@ func New(cfg Config) *Broker {
 // Start opens and recovers every partition that the metadata puts on this
 // broker, and sets aside those on disk that it doesn't know (R85).
 func (b *Broker) Start(ctx context.Context) error {
+	state := b.State()
+	if err := b.cfg.Store.SetIdentity(state.ClusterID, b.cfg.NodeID); err != nil {
+		return err
+	}
+	if me := state.Brokers[b.cfg.NodeID]; me != nil {
+		b.cfg.Store.SetBrokerEpoch(me.Epoch)
+	}
 	b.cursor = b.cfg.Controller.Watch()
 	b.turn <- struct{}{}
 	if err := b.setAsideStrays(); err != nil {
