@@ -87,7 +87,11 @@ func (g *diskGuard) admit(n int64) error {
 
 // full says that produce is refused.
 func (g *diskGuard) full() bool {
-	return g.reserve > 0 && (g.refusing.Load() || g.free.Load() < g.reserve)
+	if g.reserve == 0 || (!g.refusing.Load() && g.free.Load() >= g.reserve) {
+		return false
+	}
+	g.sampleSoon()
+	return true
 }
 
 func (g *diskGuard) sampleSoon() {

@@ -40,12 +40,12 @@ type indexModel struct {
 // TestIndexAgainstModel does random work on an index and its model, with writes
 // to the file and reopenings in between, and compares every look-up.
 func TestIndexAgainstModel(t *testing.T) {
-	for seed := range uint64(30) {
+	for seed := range uint64(10) {
 		rng := rand.New(rand.NewPCG(seed, 1))
 		dir := t.TempDir()
 		ix := testIndex(t, dir)
 		models := map[PartitionID]*indexModel{}
-		for step := range 400 {
+		for step := range 300 {
 			id := testPartition(rng.IntN(5))
 			m := models[id]
 			if m == nil {

@@ -32,6 +32,7 @@ import (
 //	branch: position 4 | key size 4 | page 8        position counts from the element's
 //	leaf:   flags 4 | position 4 | key size 4 | value size 4       own first byte
 //	bucket: root page 8 | sequence 8 [| page]       as a leaf's value; root page 0: inline
+//	freelist: page 8 each; a count of 0xFFFF: the first is the count
 const (
 	indexPageSize = 4096 // fixed, so that the file moves between machines
 
@@ -39,6 +40,7 @@ const (
 	pageElementSize = 16
 	pageFlagBranch  = 0x01
 	pageFlagLeaf    = 0x02
+	pageFlagFree    = 0x10
 
 	indexMetaSize    = 64 // from magic to checksum
 	indexMagic       = 0xED0CDAED
@@ -89,6 +91,7 @@ type indexWalk struct {
 	file  io.ReaderAt
 	size  uint64
 	pages uint64 // pages in use or free; none at or above
+	free  uint64 // page of the freelist, or noFreelistPage
 	seen  []uint64
 	count uint64 // pages seen
 	facts indexFacts
@@ -128,6 +131,36 @@ func (w *indexWalk) run() error {
 		return w.bad(root, "%d buckets instead of 4", len(buckets))
 	}
 	w.facts.pages, w.facts.freePages = w.pages, w.pages-w.count
+	return w.freelist()
+}
+
+// freelist checks the list of free pages, if there is one. Highwater writes none,
+// but another program does that opens the file with bbolt's defaults, and then
+// bbolt believes it: a page listed by mistake would be overwritten.
+func (w *indexWalk) freelist() error {
+	if w.free == noFreelistPage {
+		return nil
+	}
+	p, err := w.readPage(w.free)
+	if err != nil {
+		return err
+	}
+	if flags := binary.LittleEndian.Uint16(p[8:]); flags != pageFlagFree || binary.LittleEndian.Uint64(p) != w.free {
+		return w.bad(w.free, "is no freelist")
+	}
+	count, list := uint64(binary.LittleEndian.Uint16(p[10:])), p[pageHeaderSize:]
+	if count == 0xffff {
+		count, list = binary.LittleEndian.Uint64(list), list[8:]
+	}
+	if count > uint64(len(list)/8) {
+		return w.bad(w.free, "%d free pages don't fit in the page", count)
+	}
+	for i := range count {
+		page := binary.LittleEndian.Uint64(list[8*i:])
+		if page < 2 || page >= w.pages || !w.mark(page, page) {
+			return w.bad(w.free, "page %d can't be free", page)
+		}
+	}
 	return nil
 }
 
@@ -157,10 +190,7 @@ func (w *indexWalk) metas() (root uint64, err error) {
 		if u32(m[8:]) != indexPageSize {
 			return 0, w.bad(page, "page size is %d, not %d", u32(m[8:]), indexPageSize)
 		}
-		if u64(m[32:]) != noFreelistPage {
-			return 0, w.bad(page, "there is a freelist, page %d", u64(m[32:]))
-		}
-		root, w.pages = u64(m[16:]), u64(m[40:])
+		root, w.free, w.pages = u64(m[16:]), u64(m[32:]), u64(m[40:])
 	}
 	switch {
 	case !found:
@@ -278,30 +308,40 @@ func inOrder(from, key, to []byte) bool {
 	return bytes.Compare(from, key) <= 0 && (to == nil || bytes.Compare(key, to) < 0)
 }
 
-// read reads a page with its overflow pages and checks all of its figures.
+// read reads a branch or leaf page and checks all of its figures.
 func (w *indexWalk) read(page uint64) (indexPage, error) {
-	if page < 2 || page >= w.pages {
-		return indexPage{}, w.bad(page%maxIndexPages, "page %d is not in [2, %d)", page, w.pages)
-	}
-	var header [pageHeaderSize]byte
-	if _, err := w.file.ReadAt(header[:], int64(page*indexPageSize)); err != nil {
+	buf, err := w.readPage(page)
+	if err != nil {
 		return indexPage{}, err
 	}
-	overflow := uint64(binary.LittleEndian.Uint32(header[12:]))
-	if page+overflow >= w.pages {
-		return indexPage{}, w.bad(page, "%d overflow pages leave the file", overflow)
-	}
-	if !w.mark(page, page+overflow) {
-		return indexPage{}, w.bad(page, "page is used twice")
-	}
-	p := indexPage{buf: make([]byte, (1+overflow)*indexPageSize)}
-	if _, err := w.file.ReadAt(p.buf, int64(page*indexPageSize)); err != nil {
-		return indexPage{}, err
-	}
+	p := indexPage{buf: buf}
 	if reason := p.parse(page); reason != "" {
 		return indexPage{}, w.bad(page, "%s", reason)
 	}
 	return p, nil
+}
+
+// readPage reads a page with its overflow pages and marks them as used.
+func (w *indexWalk) readPage(page uint64) ([]byte, error) {
+	if page < 2 || page >= w.pages {
+		return nil, w.bad(page%maxIndexPages, "page %d is not in [2, %d)", page, w.pages)
+	}
+	var header [pageHeaderSize]byte
+	if _, err := w.file.ReadAt(header[:], int64(page*indexPageSize)); err != nil {
+		return nil, err
+	}
+	overflow := uint64(binary.LittleEndian.Uint32(header[12:]))
+	if page+overflow >= w.pages {
+		return nil, w.bad(page, "%d overflow pages leave the file", overflow)
+	}
+	if !w.mark(page, page+overflow) {
+		return nil, w.bad(page, "page is used twice")
+	}
+	buf := make([]byte, (1+overflow)*indexPageSize)
+	if _, err := w.file.ReadAt(buf, int64(page*indexPageSize)); err != nil {
+		return nil, err
+	}
+	return buf, nil
 }
 
 // indexPage is a branch or leaf page whose figures were checked by parse.
