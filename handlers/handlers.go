@@ -34,6 +34,9 @@ type Config struct {
 	// Draining is closed when the broker begins to shut down: streams end, waiting
 	// polls are answered, new produces get 50305. nil: never.
 	Draining <-chan struct{}
+	// TailHeartbeat is how long an event stream may be silent before a comment is
+	// sent; 0: 15 s.
+	TailHeartbeat time.Duration
 	// Ready tells why the broker isn't ready, nil when it is.
 	Ready func() error
 }
@@ -46,6 +49,9 @@ func New(cfg Config) http.Handler {
 func newAPI(cfg Config) *api {
 	if cfg.Now == nil {
 		cfg.Now = time.Now
+	}
+	if cfg.TailHeartbeat <= 0 {
+		cfg.TailHeartbeat = defaultHeartbeat
 	}
 	if cfg.MaxRequestBytes <= 0 {
 		cfg.MaxRequestBytes = DefaultMaxRequestBytes
@@ -77,6 +83,7 @@ type api struct {
 	docs, console *site
 	waiters       limit         // of requests that wait: long-polls and tails
 	bodies        limit         // of expanded request bodies held in memory, in bytes
+	buffers       buffers       // of reads: batches and rendered records
 	sticky        atomic.Uint32 // spreads the keyless batches over the partitions
 }
 

@@ -20,6 +20,21 @@ const (
 // that passes it, and the next position says where to go on.
 const maxRenderedBytes = 32 << 20
 
+// openFrame and closeFrame are what stands around the records.
+func openFrame(dst []byte, frame framing) []byte {
+	if frame == frameArray {
+		dst = append(dst, '[')
+	}
+	return dst
+}
+
+func closeFrame(dst []byte, frame framing) []byte {
+	if frame == frameArray {
+		dst = append(dst, "]\n"...)
+	}
+	return dst
+}
+
 // renderPage appends records of p until the budget or the page is used up. first
 // tells an array's separator whether a record stands before it. position, for
 // events, is the id of each: it sees the offset after the record. p.next is then

@@ -1,0 +1,626 @@
+package handlers
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"highwater/replication"
+	"highwater/storage"
+)
+
+// fetched is a native record as a client parses it.
+type fetched struct {
+	Topic         string          `json:"topic"`
+	Partition     int32           `json:"partition"`
+	Offset        int64           `json:"offset"`
+	Timestamp     int64           `json:"timestamp"`
+	Key           json.RawMessage `json:"key"`
+	KeyEncoding   string          `json:"key_encoding"`
+	Value         json.RawMessage `json:"value"`
+	ValueEncoding string          `json:"value_encoding"`
+	Headers       []struct {
+		Key   string  `json:"key"`
+		Value *string `json:"value"`
+	} `json:"headers"`
+	ID string `json:"id"`
+}
+
+// append writes records to a partition, durably and visibly.
+func (b *testBroker) append(topic string, partition int, body string) {
+	b.t.Helper()
+	b.post(fmt.Sprintf("/topics/%s/partitions/%d?acks=-1", topic, partition), body).want(http.StatusOK)
+}
+
+// fetch reads a partition and checks what must always hold of the answer.
+func (b *testBroker) fetch(topic string, partition int, query string) []fetched {
+	b.t.Helper()
+	a := b.get(fmt.Sprintf("/topics/%s/partitions/%d/records?%s", topic, partition, query)).want(http.StatusOK)
+	var out []fetched
+	a.into(&out)
+	for i, r := range out {
+		if r.Topic != topic || r.Partition != int32(partition) || i > 0 && r.Offset != out[i-1].Offset+1 {
+			b.t.Fatalf("record %d: %+v", i, r)
+		}
+	}
+	return out
+}
+
+func values(records []fetched) string {
+	var s []string
+	for _, r := range records {
+		s = append(s, string(r.Value))
+	}
+	return strings.Join(s, " ")
+}
+
+func TestH01H09_NumbersKeepTheirText(t *testing.T) {
+	b := startBroker(t)
+	b.topic("t", 1)
+	numbers := []string{"9007199254740993", "-9223372036854775808", "18446744073709551615", `{"id":123456789012345678901234567890}`,
+		"1.0", "1", "0.1", "1000000.0", "1e6", "1E+2", "-0", "5e-324", "0.30000000000000004", "1e400"}
+	b.append("t", 0, `{"records":[{"value":`+strings.Join(numbers, `},{"value":`)+`}]}`)
+	want := strings.Join(numbers, " ")
+	if got := values(b.fetch("t", 0, "")); got != want {
+		t.Errorf("array: %s", got)
+	}
+	for _, mediaType := range []string{typeNDJSON, typeKafkaJSON} {
+		body := string(b.get("/topics/t/partitions/0/records", accept(mediaType)).want(200).body)
+		for _, n := range numbers {
+			if !strings.Contains(body, `"value":`+n+",") {
+				t.Errorf("%s: %s is missing in %s", mediaType, n, body)
+			}
+		}
+	}
+}
+
+func TestH07_NothingIsEscapedForHTML(t *testing.T) {
+	b := startBroker(t)
+	b.topic("t", 1)
+	records := []string{"\"<b>&amp; \u2028 \u2029 é 😀 \\ud83d\\ude00\"", `{"<k>":"&"}`}
+	b.append("t", 0, `{"records":[{"value":`+strings.Join(records, `},{"value":`)+`}]}`)
+	if got := values(b.fetch("t", 0, "")); got != strings.Join(records, " ") {
+		t.Errorf("got %s", got)
+	}
+	b.post("/topics/t/partitions/0/records?acks=-1", "<b>&\u2028 \r\n plain").want(200)
+	var text string
+	r := b.fetch("t", 0, "offset=2")[0]
+	must(t, json.Unmarshal(r.Value, &text))
+	if text != "<b>&\u2028 \r\n plain" || r.ValueEncoding != "text" || strings.Contains(string(r.Value), `\u003c`) {
+		t.Errorf("text came back as %s (%s)", r.Value, r.ValueEncoding)
+	}
+}
+
+func TestH10_KeyTypesAreKept(t *testing.T) {
+	b := startBroker(t)
+	b.topic("t", 1)
+	keys := []string{`"1"`, "1", "1.0", "true", "null", `{"a":1}`, "[1]"}
+	b.post("/topics/t/partitions/0?acks=-1&key_format=json", `{"records":[{"value":"x","key":`+strings.Join(keys, `},{"value":"x","key":`)+`},{"value":"x"}]}`).want(200)
+	got := b.fetch("t", 0, "key_format=json")
+	for i, k := range append(keys, "null") {
+		if string(got[i].Key) != k {
+			t.Errorf("key %s came back as %s", k, got[i].Key)
+		}
+	}
+	b.topic("plain", 1)
+	b.append("plain", 0, `{"records":[{"value":1,"key":"1"},{"value":1,"key":""},{"value":1,"key":null},{"value":1}]}`)
+	want := []string{`"1"`, `""`, "null", "null"}
+	for i, r := range b.fetch("plain", 0, "") {
+		if string(r.Key) != want[i] {
+			t.Errorf("plain key %d came back as %s, want %s", i, r.Key, want[i])
+		}
+	}
+}
+
+func TestH20_OffsetsAtTheEdges(t *testing.T) {
+	b := startBroker(t)
+	b.topic("t", 1)
+	b.append("t", 0, recordsBody(10))
+	const path = "/topics/t/partitions/0/records?"
+	for query, want := range map[string]string{
+		"offset=9": "9", "offset=10": "", "offset=10&timeout=20": "", "": "0 1 2 3 4 5 6 7 8 9", "offset=earliest&count=2": "0 1", "offset=latest": "",
+		"offset=-1": "9", "offset=-2": "8 9", "offset=-100&count=1": "0", "offset=-9223372036854775807&count=1": "0",
+		"offset=7&count=1000000000": "7 8 9", "offset=3&count=2147483648": "3 4 5 6 7 8 9", "offset=0&count=3": "0 1 2",
+	} {
+		var got []string
+		a := b.get(path + query).want(200)
+		var records []fetched
+		a.into(&records)
+		for _, r := range records {
+			got = append(got, strconv.FormatInt(r.Offset, 10))
+		}
+		if s := strings.Join(got, " "); s != want {
+			t.Errorf("%s: got %s, want %s", query, s, want)
+		}
+		next := int64(10)
+		if len(records) > 0 {
+			next = records[len(records)-1].Offset + 1
+		}
+		for name, value := range map[string]int64{"Highwater-Next-Offset": next, "Highwater-High-Watermark": 10, "Highwater-Log-Start-Offset": 0} {
+			if h := a.header.Get(name); h != strconv.FormatInt(value, 10) {
+				t.Errorf("%s: %s is %q, want %d", query, name, h, value)
+			}
+		}
+		if a.header.Get("Highwater-Leader") != b.url || a.header.Get("Highwater-Leader-Epoch") == "" {
+			t.Errorf("%s: leader %q, epoch %q", query, a.header.Get("Highwater-Leader"), a.header.Get("Highwater-Leader-Epoch"))
+		}
+	}
+	for _, query := range []string{"offset=11", "offset=11&timeout=60000", "offset=9223372036854775807"} {
+		var p struct {
+			LogStartOffset int64 `json:"log_start_offset"`
+			HighWatermark  int64 `json:"high_watermark"`
+		}
+		a := b.get(path + query)
+		a.problem(41601)
+		if a.into(&p); p.LogStartOffset != 0 || p.HighWatermark != 10 {
+			t.Errorf("%s: the range is missing in %s", query, a.body)
+		}
+	}
+	for _, bad := range []string{"offset=9223372036854775808", "offset=0x5", "offset=+5", "offset=05", "offset=5.0", "offset=", "offset=3&offset=7", "offset=%2B5", "offset=first",
+		"count=0", "count=-1", "count=", "count=1e3", "max_bytes=0", "max_bytes=-1", "min_bytes=0", "offset=1&timestamp=5", "ofset=1", "isolation=dirty", "leader_epoch=-1", "timestamp=-1", "follow=yes"} {
+		b.get(path + bad).problem(40001)
+	}
+}
+
+// TestH19_AbsurdTimeouts: each is refused or cut to the documented maximum; a
+// drained broker answers those that wait.
+func TestH19_AbsurdTimeouts(t *testing.T) {
+	b := startBroker(t)
+	b.topic("t", 1)
+	const path = "/topics/t/partitions/0/records?timeout="
+	for _, bad := range []string{"-1", "1e3", "5s", "1.5", "", "%2010", "10&timeout=99999", "5;x=1", "+5", "0x10"} {
+		b.get(path + bad).problem(40001)
+	}
+	for _, good := range []string{"0", "1"} {
+		if a := b.get(path + good).want(200); string(a.body) != "[]\n" {
+			t.Errorf("%s: %s", good, a.body)
+		}
+	}
+	absurd := []string{"9223372036855", "18446744073709552", "9223372036854775807", "99999999999999999999"}
+	done := make(chan answer, len(absurd))
+	for _, wait := range absurd {
+		go func() { done <- b.get(path + wait) }()
+	}
+	b.eventually("all wait", func() bool { return b.waiting() == len(absurd) })
+	b.append("t", 0, recordsBody(1))
+	for range absurd {
+		if a := (<-done).want(200); !strings.Contains(string(a.body), `"offset":0`) {
+			t.Errorf("woken with %s", a.body)
+		}
+	}
+}
+
+// waiting is the number of requests that wait for records.
+func (b *testBroker) waiting() int {
+	return int(b.handler.(*api).waiters.used.Load())
+}
+
+// eventually polls for what no event tells.
+func (b *testBroker) eventually(what string, ok func() bool) {
+	b.t.Helper()
+	deadline := time.Now().Add(20 * time.Second)
+	tick := time.NewTicker(2 * time.Millisecond)
+	defer tick.Stop()
+	for !ok() {
+		if time.Now().After(deadline) {
+			b.t.Fatalf("not in 20 s: %s", what)
+		}
+		<-tick.C
+	}
+}
+
+func TestH37_MaxBytesSmallerThanTheNextRecord(t *testing.T) {
+	b := startBroker(t)
+	b.topic("t", 1)
+	long := strings.Repeat("x", 5000)
+	b.append("t", 0, `{"records":[{"value":"12345678"},{"value":"`+long+`"},{"value":"12345678"}]}`)
+	for _, maxBytes := range []int{1, 100, 5000} {
+		for next := int64(0); next < 3; {
+			got := b.fetch("t", 0, fmt.Sprintf("offset=%d&max_bytes=%d", next, maxBytes))
+			if len(got) == 0 || got[0].Offset != next {
+				t.Fatalf("max_bytes=%d from %d: no progress", maxBytes, next)
+			}
+			if maxBytes < 5000 && len(got) != 1 {
+				t.Errorf("max_bytes=%d from %d: %d records", maxBytes, next, len(got))
+			}
+			next += int64(len(got))
+		}
+	}
+}
+
+func TestFetchByTime(t *testing.T) {
+	b := startBroker(t)
+	b.topic("t", 1)
+	for _, ms := range []int{1010, 1020, 1030, 1040} {
+		b.append("t", 0, fmt.Sprintf(`{"records":[{"value":%d,"timestamp":%d}]}`, ms, ms))
+	}
+	for query, want := range map[string]string{
+		"timestamp=1005": "1010 1020 1030 1040", "timestamp=1010&count=1": "1010", "timestamp=1011&count=1": "1020", "timestamp=1040": "1040", "timestamp=1041": "",
+		"timestamp=1970-01-01T00:00:01.03Z": "1030 1040", "timestamp=-15m": "",
+	} {
+		if got := values(b.fetch("t", 0, query)); got != want {
+			t.Errorf("%s: %s, want %s", query, got, want)
+		}
+	}
+}
+
+// TestH44_OffsetForTimestamp also after all records went away.
+func TestH44_OffsetForTimestamp(t *testing.T) {
+	b := startBroker(t)
+	b.topic("t", 1)
+	type offsets struct {
+		Beginning int64  `json:"beginning_offset"`
+		End       int64  `json:"end_offset"`
+		LogEnd    int64  `json:"log_end_offset"`
+		At        *int64 `json:"offset_for_timestamp"`
+	}
+	ask := func(timestamp string) (o offsets) {
+		t.Helper()
+		b.get("/topics/t/partitions/0/offsets?timestamp=" + timestamp).want(200).into(&o)
+		return o
+	}
+	none := int64(-1)
+	expect := func(timestamp string, want int64) {
+		t.Helper()
+		switch o := ask(timestamp); {
+		case o.At == nil && want != none, o.At != nil && *o.At != want:
+			t.Errorf("%s: got %v, want %d", timestamp, o.At, want)
+		}
+	}
+	expect("1000", none)
+	for _, ms := range []int{1010, 1020, 1030, 1040} {
+		b.append("t", 0, fmt.Sprintf(`{"records":[{"value":1,"timestamp":%d}]}`, ms))
+	}
+	for _, when := range []string{"fresh", "restarted"} {
+		t.Log(when)
+		for timestamp, want := range map[string]int64{"1005": 0, "1010": 0, "1011": 1, "1040": 3, "1041": none} {
+			expect(timestamp, want)
+		}
+		b.restart()
+	}
+	b.do("DELETE", "/topics/t/partitions/0/records?before_offset=high_watermark", nil).want(200)
+	expect("1005", none)
+	b.restart()
+	expect("1005", none)
+	if o := ask("0"); o != (offsets{4, 4, 4, nil}) {
+		t.Errorf("after the deletion: %+v", o)
+	}
+	b.get("/topics/t/partitions/0/offsets?timestamp=-1").problem(40001)
+	b.get("/topics/t/partitions/1/offsets").problem(40402)
+	b.get("/topics/x/partitions/0/offsets").problem(40401)
+}
+
+func TestBelowTheLogStart(t *testing.T) {
+	b := startBroker(t)
+	b.topic("t", 1)
+	b.append("t", 0, recordsBody(10))
+	var answer struct {
+		Beginning int64 `json:"beginning_offset"`
+	}
+	b.do("DELETE", "/topics/t/partitions/0/records?before_offset=4", nil).want(200).into(&answer)
+	if answer.Beginning != 4 {
+		t.Errorf("begins at %d", answer.Beginning)
+	}
+	a := b.get("/topics/t/partitions/0/records?offset=3")
+	a.problem(41001)
+	if !strings.Contains(string(a.body), `"log_start_offset":4`) {
+		t.Errorf("no range in %s", a.body)
+	}
+	if got := b.fetch("t", 0, "offset=earliest&count=1"); len(got) != 1 || got[0].Offset != 4 {
+		t.Errorf("earliest is %v", got)
+	}
+	for _, below := range []string{"0", "4"} { // it only grows
+		b.do("DELETE", "/topics/t/partitions/0/records?before_offset="+below, nil).want(200).into(&answer)
+		if answer.Beginning != 4 {
+			t.Errorf("before_offset=%s: begins at %d", below, answer.Beginning)
+		}
+	}
+	b.do("DELETE", "/topics/t/partitions/0/records?before_offset=11", nil).problem(41601)
+	for _, bad := range []string{"", "?before_offset=", "?before_offset=-1", "?before_offset=latest", "?before=1"} {
+		b.do("DELETE", "/topics/t/partitions/0/records"+bad, nil).problem(40001)
+	}
+}
+
+// TestETagRule: closed and committed ranges are cacheable, nothing else is.
+func TestETagRule(t *testing.T) {
+	b := startBroker(t)
+	b.topic("t", 1)
+	b.append("t", 0, recordsBody(10))
+	const path = "/topics/t/partitions/0/records?"
+	closed := b.get(path + "offset=2&count=3").want(200)
+	etag := closed.header.Get("Etag")
+	topic, err := b.broker.Topic("t")
+	must(t, err)
+	if !strings.HasPrefix(etag, `"`+topic.ID.String()) || !strings.HasPrefix(closed.header.Get("Cache-Control"), "private, max-age=") {
+		t.Fatalf("ETag %q, Cache-Control %q", etag, closed.header.Get("Cache-Control"))
+	}
+	for _, match := range []string{etag, `"x", W/` + etag, "*"} {
+		a := b.get(path+"offset=2&count=3", header("If-None-Match", match)).want(http.StatusNotModified)
+		if len(a.body) != 0 || a.header.Get("Etag") != etag || a.header.Get("Highwater-Next-Offset") != "5" {
+			t.Errorf("%s: 304 with %q, %q", match, a.body, a.header)
+		}
+	}
+	b.get(path+"offset=2&count=3", header("If-None-Match", `"other"`)).want(200)
+	seen := map[string]string{etag: "first"}
+	for _, other := range []string{"offset=2&count=2", "offset=3&count=3", "offset=2&count=3&value_format=binary", "offset=2&count=3&key_format=json"} {
+		tag := b.get(path + other).want(200).header.Get("Etag")
+		if tag == "" || seen[tag] != "" {
+			t.Errorf("%s has the ETag %q of %s", other, tag, seen[tag])
+		}
+		seen[tag] = other
+	}
+	for _, mediaType := range []string{typeNDJSON, typeKafkaJSON, typeKafkaBinary, typeKafkaText} {
+		tag := b.get(path+"offset=2&count=3", accept(mediaType)).want(200).header.Get("Etag")
+		if tag == "" || seen[tag] != "" {
+			t.Errorf("%s has the ETag %q of %s", mediaType, tag, seen[tag])
+		}
+		seen[tag] = mediaType
+	}
+	for _, open := range []string{"", "offset=2", "count=3", "offset=8&count=3", "offset=earliest&count=3", "offset=-5&count=2", "offset=10&count=1"} {
+		a := b.get(path + open).want(200)
+		if a.header.Get("Etag") != "" || a.header.Get("Cache-Control") != "no-store" {
+			t.Errorf("%s: ETag %q, Cache-Control %q", open, a.header.Get("Etag"), a.header.Get("Cache-Control"))
+		}
+	}
+	b.topic("compacted", 1, "cleanup.policy", "compact")
+	b.append("compacted", 0, `{"records":[{"key":"k","value":1},{"key":"k","value":2}]}`)
+	if tag := b.get("/topics/compacted/partitions/0/records?offset=0&count=1").want(200).header.Get("Etag"); tag != "" {
+		t.Errorf("a compacted topic has the ETag %s", tag)
+	}
+	// The same name again is another topic, and no cached answer of the old one.
+	b.do("DELETE", "/topics/t", nil).want(204)
+	b.topic("t", 1)
+	b.append("t", 0, recordsBody(10))
+	b.get(path+"offset=2&count=3", header("If-None-Match", etag)).want(200)
+}
+
+// TestH15_HeadOfReads: the headers of GET, no body, no waiting for a stream.
+func TestH15_HeadOfReads(t *testing.T) {
+	b := startBroker(t)
+	b.topic("t", 1)
+	b.append("t", 0, recordsBody(3))
+	for _, c := range []struct{ path, accept string }{
+		{"/topics", ""}, {"/topics/t", ""}, {"/topics/t/partitions", ""}, {"/topics/t/partitions/0", ""}, {"/topics/t/partitions/0/offsets", ""},
+		{"/topics/t/partitions/0/records", ""}, {"/topics/t/partitions/0/records?offset=1&count=1", ""}, {"/topics/t/partitions/0/records?count=1", typeOctets}, {"/topics/t/records", ""}, {"/cluster", ""}, {"/brokers", ""}, {"/", ""}, {"/healthz", ""}, {"/readyz", ""},
+	} {
+		get, head := b.get(c.path, accept(c.accept)).want(200), b.do(http.MethodHead, c.path, nil, accept(c.accept)).want(200)
+		if len(head.body) != 0 {
+			t.Errorf("%s: HEAD has a body", c.path)
+		}
+		for _, h := range []http.Header{get.header, head.header} {
+			h.Del("Date")
+			h.Del("X-Request-Id")
+		}
+		if g, h := fmt.Sprint(get.header), fmt.Sprint(head.header); g != h {
+			t.Errorf("%s: GET has %s\nHEAD has %s", c.path, g, h)
+		}
+	}
+	for _, stream := range []string{"/topics/t/partitions/0/records", "/topics/t/records"} {
+		if a := b.do(http.MethodHead, stream, nil, accept(typeSSE)).want(200); a.header.Get("Content-Type") != typeSSE {
+			t.Errorf("%s: HEAD of a stream is %v", stream, a.header)
+		}
+	}
+}
+
+func TestOneRecordAsBytes(t *testing.T) {
+	b := startBroker(t)
+	b.topic("t", 1)
+	b.post("/topics/t/partitions/0/records?acks=-1&key=a%2Fb%20%C3%A9", []byte("\x00raw\xff"), ofType("text/html"), header("Record-Header-Trace", "abc")).want(200)
+	b.append("t", 0, `{"records":[{"key":"","value":null},{"value":{"n":1},"id":"guid-1"}]}`)
+	one := func(offset string) answer {
+		t.Helper()
+		return b.get("/topics/t/partitions/0/records?count=1&offset="+offset, accept(typeOctets))
+	}
+	a := one("0").want(200)
+	if string(a.body) != "\x00raw\xff" || a.header.Get("Content-Type") != typeOctets || a.header.Get("Record-Key") != "a%2Fb%20%C3%A9" ||
+		a.header.Get("Record-Offset") != "0" || a.header.Get("Highwater-Next-Offset") != "1" || a.header.Get("X-Content-Type-Options") != "nosniff" ||
+		a.header.Get("Record-Header-content-type") != "text/html" || a.header.Get("Record-Header-trace") != "abc" {
+		t.Errorf("got %q with %v", a.body, a.header)
+	}
+	a = one("1").want(204)
+	if key, given := a.header["Record-Key"]; a.header.Get("Record-Tombstone") != "true" || !given || key[0] != "" || a.header.Get("Record-Offset") != "1" {
+		t.Errorf("tombstone: %v", a.header)
+	}
+	a = one("2").want(200)
+	if string(a.body) != `{"n":1}` || a.header.Get("Message-Id") != "guid-1" || a.header["Record-Key"] != nil {
+		t.Errorf("got %q with %v", a.body, a.header)
+	}
+	a = one("3").want(204)
+	if a.header.Get("Record-Offset") != "" || a.header.Get("Record-Tombstone") != "" || a.header.Get("Highwater-Next-Offset") != "3" {
+		t.Errorf("nothing there: %v", a.header)
+	}
+	b.get("/topics/t/partitions/0/records?count=2", accept(typeOctets)).problem(40001)
+	if etag := one("0").header.Get("Etag"); etag == "" {
+		t.Error("a single record has no ETag")
+	} else {
+		b.get("/topics/t/partitions/0/records?count=1&offset=0", accept(typeOctets), header("If-None-Match", etag)).want(304)
+	}
+}
+
+func TestNegotiationOfReads(t *testing.T) {
+	b := startBroker(t)
+	b.topic("t", 1)
+	b.append("t", 0, recordsBody(1))
+	for accepts, want := range map[string]string{
+		"": typeJSON, "*/*": typeJSON, "application/*": typeJSON, "Application/X-NDJSON; charset=utf-8": typeNDJSON, "text/html, */*;q=0.1": typeJSON,
+		typeKafkaText + ";q=0.5, " + typeKafkaBinary: typeKafkaBinary, "application/json;q=0, */*;q=0.1": typeNDJSON, "garbage": typeJSON,
+	} {
+		a := b.get("/topics/t/partitions/0/records", accept(accepts)).want(200)
+		if got := a.header.Get("Content-Type"); got != want {
+			t.Errorf("%s: got %s, want %s", accepts, got, want)
+		}
+		if a.header.Get("Vary") != "Accept" {
+			t.Errorf("%s: Vary is %q", accepts, a.header.Get("Vary"))
+		}
+	}
+	b.get("/topics/t/partitions/0/records", accept("text/html")).problem(40601)
+	b.get("/topics/t/partitions/0/records?follow=true", accept(typeJSON)).problem(40601)
+	b.get("/topics/t/partitions/1/records", accept("text/html")).problem(40601)
+	a := b.get("/topics/nope/partitions/0/records", accept(typeKafkaJSON))
+	a.problem(40401)
+}
+
+func TestPreferWait(t *testing.T) {
+	b := startBroker(t)
+	b.topic("t", 1)
+	done := make(chan answer, 1)
+	go func() { done <- b.get("/topics/t/partitions/0/records", header("Prefer", "respond-async, wait=30")) }()
+	b.eventually("it waits", func() bool { return b.waiting() == 1 })
+	b.append("t", 0, recordsBody(1))
+	if a := (<-done).want(200); a.header.Get("Preference-Applied") != "wait=30" || !strings.Contains(string(a.body), `"offset":0`) {
+		t.Errorf("got %s with %v", a.body, a.header)
+	}
+	for _, ignored := range []string{"wait=x", "wait=-1", "wait", "return=minimal"} {
+		if a := b.get("/topics/t/partitions/0/records?offset=latest", header("Prefer", ignored)).want(200); a.header.Get("Preference-Applied") != "" {
+			t.Errorf("%s was applied: %v", ignored, a.header)
+		}
+	}
+}
+
+// TestMinBytes: a poll waits for so much, but gives what there is at its end.
+func TestMinBytes(t *testing.T) {
+	b := startBroker(t)
+	b.topic("t", 1)
+	b.append("t", 0, `{"records":[{"value":"12345678"}]}`)
+	if got := b.fetch("t", 0, "min_bytes=1000&timeout=20"); len(got) != 1 {
+		t.Errorf("after the wait: %v", got)
+	}
+	done := make(chan answer, 1)
+	go func() { done <- b.get("/topics/t/partitions/0/records?min_bytes=15&timeout=60000") }()
+	b.eventually("it waits", func() bool { return b.waiting() == 1 })
+	b.append("t", 0, `{"records":[{"value":"12345678"}]}`)
+	var got []fetched
+	if (<-done).want(200).into(&got); len(got) != 2 {
+		t.Errorf("got %d records", len(got))
+	}
+}
+
+// TestPollEndsAtShutdownAndDeletion: neither leaves a poll waiting.
+func TestPollEndsAtShutdownAndDeletion(t *testing.T) {
+	b := startBroker(t)
+	b.topic("t", 1)
+	b.topic("gone", 2)
+	done, gone := make(chan answer, 1), make(chan answer, 2)
+	go func() { done <- b.get("/topics/t/partitions/0/records?timeout=60000") }()
+	go func() { gone <- b.get("/topics/gone/partitions/0/records?timeout=60000") }()
+	go func() { gone <- b.get("/topics/gone/records?timeout=60000") }()
+	b.eventually("all wait", func() bool { return b.waiting() == 3 })
+	b.do("DELETE", "/topics/gone", nil).want(204)
+	(<-gone).problem(40401)
+	(<-gone).problem(40401)
+	b.drain()
+	if a := (<-done).want(200); string(a.body) != "[]\n" || a.header.Get("Highwater-Next-Offset") != "0" {
+		t.Errorf("got %s", a.body)
+	}
+}
+
+// TestH46_EveryOffset: in small segments and batches of 1, 7 and 100, plain and
+// compressed, each offset gives exactly its record, also after a restart.
+func TestH46_EveryOffset(t *testing.T) {
+	b := startBroker(t)
+	for _, compression := range []string{"producer", "gzip", "zstd"} {
+		b.topic(compression, 1, "segment.bytes", "1024", "compression.type", compression)
+		n := 0
+		for n < 324 {
+			for _, size := range []int{1, 7, 100} {
+				var body strings.Builder
+				for i := range size {
+					fmt.Fprintf(&body, `{"value":{"n":%d,"pad":"%s"}}`+"\n", n+i, strings.Repeat("x", (n+i)%200))
+				}
+				b.post("/topics/"+compression+"/partitions/0?acks=-1", body.String(), ofType(typeNDJSON)).want(200)
+				n += size
+			}
+		}
+		for range 2 {
+			for offset := range n {
+				got := b.fetch(compression, 0, fmt.Sprintf("offset=%d&count=1", offset))
+				if len(got) != 1 || got[0].Offset != int64(offset) || !strings.HasPrefix(string(got[0].Value), fmt.Sprintf(`{"n":%d,`, offset)) {
+					t.Fatalf("%s, offset %d: %v", compression, offset, got)
+				}
+			}
+			if all := b.fetch(compression, 0, "count=1000"); len(all) != n {
+				t.Errorf("%s: a count of 1000 gave %d of %d records", compression, len(all), n)
+			}
+			b.restart()
+		}
+	}
+}
+
+// TestLosslessRoundTrip: what any representation shows can be posted back and
+// gives the same bytes.
+func TestLosslessRoundTrip(t *testing.T) {
+	b := startBroker(t)
+	b.topic("from", 1)
+	text := func(s string) []byte { return []byte(s) }
+	records := []storage.Record{
+		{Key: text("k"), Value: text(`{ "a" : [1, 2.0] }`), Timestamp: 5}, {Value: text("null")}, {Key: text(""), Value: text("")}, {Key: text("k")},
+		{Key: []byte{0xff, 0}, Value: []byte{0xfe, 0xff}}, {Key: text("\x00"), Value: text("a\r\nb\u2028\"\\")}, {Key: text("null"), Value: text(`{"a":1,"a":2}`)},
+		{Key: text(`{"k":1}`), Value: text(`"text"`), Headers: []storage.Header{{Key: text("h"), Value: []byte{1, 255}}, {Key: text("h")}, {Key: text(""), Value: text("")}}},
+		{Key: text(`"k"`), Value: text(" 1 "), Headers: []storage.Header{{Key: text(idHeader), Value: text("id-1")}}},
+	}
+	b.appendRecords("from", records)
+	for i, c := range []struct{ mediaType, formats string }{
+		{typeJSON, ""}, {typeNDJSON, ""}, {typeKafkaBinary, ""},
+		{typeJSON, "key_format=json"}, {typeJSON, "value_format=string"}, {typeJSON, "key_format=binary&value_format=binary"}, {typeNDJSON, "key_format=json&value_format=json"},
+	} {
+		to := fmt.Sprintf("to%d", i)
+		b.topic(to, 1)
+		a := b.get("/topics/from/partitions/0/records?"+c.formats, accept(c.mediaType)).want(200)
+		body := string(a.body)
+		if c.mediaType != typeNDJSON {
+			body = `{"records":` + body + `}`
+		}
+		if c.mediaType == typeKafkaBinary {
+			body = strings.ReplaceAll(body, `"topic":"from",`, "")
+		}
+		// The formats are named in the records themselves, so the plain call takes them.
+		b.post("/topics/"+to+"/partitions/0?acks=-1", body, ofType(c.mediaType)).want(200)
+		got := b.stored(to, 0, len(records))
+		for j := range records {
+			if err := sameRecord(&got[j], &records[j]); err != "" {
+				t.Errorf("%s %s: record %d: %s\nfrom %s", c.mediaType, c.formats, j, err, body)
+			}
+		}
+	}
+}
+
+// appendRecords writes records past the handlers.
+func (b *testBroker) appendRecords(topic string, records []storage.Record) {
+	b.t.Helper()
+	builder := storage.NewBatchBuilder(nil)
+	for i := range records {
+		builder.Append(&records[i])
+	}
+	b.appendBatch(topic, builder)
+}
+
+func sameRecord(got, want *storage.Record) string {
+	switch {
+	case !sameBytes(got.Key, want.Key):
+		return fmt.Sprintf("key %q became %q", want.Key, got.Key)
+	case !sameBytes(got.Value, want.Value):
+		return fmt.Sprintf("value %q became %q", want.Value, got.Value)
+	case got.Timestamp != want.Timestamp:
+		return fmt.Sprintf("timestamp %d became %d", want.Timestamp, got.Timestamp)
+	case len(got.Headers) != len(want.Headers):
+		return fmt.Sprintf("%d headers became %d", len(want.Headers), len(got.Headers))
+	}
+	for i := range want.Headers {
+		if !sameBytes(got.Headers[i].Key, want.Headers[i].Key) || !sameBytes(got.Headers[i].Value, want.Headers[i].Value) {
+			return fmt.Sprintf("header %q=%q became %q=%q", want.Headers[i].Key, want.Headers[i].Value, got.Headers[i].Key, got.Headers[i].Value)
+		}
+	}
+	return ""
+}
+
+func (b *testBroker) appendBatch(topic string, builder *storage.BatchBuilder) {
+	b.t.Helper()
+	batch, err := builder.Seal(storage.CompressionNone, nil)
+	must(b.t, err)
+	res := b.broker.Append(b.t.Context(), replication.AcksAll, []replication.AppendRequest{{Topic: topic, Batches: []storage.Batch{batch}}})
+	must(b.t, res[0].Err)
+}
