@@ -45,6 +45,7 @@ func meaningOf(code int) string {
 		50303: "not enough in-sync replicas, nothing appended",
 		50304: "not enough in-sync replicas, appended",
 		50305: "the broker is shutting down",
+		50306: "the broker holds too much at once: waits, or bytes of bodies",
 		50401: "timed out; may have been appended",
 		50701: "disk nearly full: produce refused, reads and deletes work",
 	}[code]

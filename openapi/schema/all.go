@@ -7,5 +7,6 @@ package schema
 //	@Summary	Schemas
 //	@Success	200	{object}	Problem
 //	@Success	201	{object}	ProduceRecord
+//	@Success	202	{object}	DialectRecord
 //	@Router		/-/schemas [get]
 func All() {}

@@ -13,11 +13,11 @@ type ProduceRecord struct {
 	// The key. In the native form a JSON string, stored as its UTF-8 bytes; null or absent: no key. With `key_format=json` any JSON.
 	Key any `json:"key,omitempty" extensions:"x-nullable"`
 	// How the key's string is meant: `text` as it is, `base64` bytes.
-	KeyEncoding string `json:"key_encoding,omitempty" enums:"text,base64"`
+	KeyEncoding string `json:"key_encoding,omitempty" enums:"text,base64,json"`
 	// Any JSON, stored as the exact bytes sent; null is a tombstone.
 	Value any `json:"value" validate:"required" extensions:"x-nullable"`
 	// How the value's string is meant: `text` its characters, `base64` bytes; absent: the JSON itself.
-	ValueEncoding string `json:"value_encoding,omitempty" enums:"text,base64"`
+	ValueEncoding string `json:"value_encoding,omitempty" enums:"text,base64,json"`
 	// The partition to append to; absent: the partitioner's choice.
 	Partition *int32 `json:"partition,omitempty" minimum:"0" extensions:"x-nullable"`
 	// Milliseconds since 1970; absent: the broker's clock.
@@ -49,12 +49,34 @@ type Record struct {
 	// The key as text; null: the record has none. With `key_format=json` any JSON.
 	Key any `json:"key" validate:"required" extensions:"x-nullable"`
 	// Present when the key is no plain text.
-	KeyEncoding string `json:"key_encoding,omitempty" enums:"text,base64"`
+	KeyEncoding string `json:"key_encoding,omitempty" enums:"text,base64,json"`
 	// The value as the very JSON that was stored; null is a tombstone.
 	Value any `json:"value" validate:"required" extensions:"x-nullable"`
 	// Present when the value is no JSON: `text` or `base64`.
-	ValueEncoding string   `json:"value_encoding,omitempty" enums:"text,base64"`
+	ValueEncoding string   `json:"value_encoding,omitempty" enums:"text,base64,json"`
 	Headers       []Header `json:"headers" validate:"required"`
+	// The message id, if the record has one.
+	ID string `json:"id,omitempty"`
+}
+
+// DialectRecord is one record of a log in a form of the Kafka REST dialect.
+type DialectRecord struct {
+	Topic     string `json:"topic" validate:"required" example:"orders"`
+	Partition int32  `json:"partition" validate:"required" minimum:"0" example:"0"`
+	Offset    int64  `json:"offset" validate:"required" format:"int64" minimum:"0" example:"0"`
+	// Milliseconds since 1970.
+	Timestamp int64 `json:"timestamp" validate:"required" format:"int64" example:"1764424000000"`
+	// JSON, base64 or text, as the media type says; null also when the bytes don't fit it.
+	Key any `json:"key" validate:"required" extensions:"x-nullable"`
+	// The key's bytes, when they don't fit.
+	KeyBase64 string `json:"key_base64,omitempty" format:"byte"`
+	// JSON, base64 or text, as the media type says; null also when the bytes don't fit it.
+	Value any `json:"value" validate:"required" extensions:"x-nullable"`
+	// The value's bytes, when they don't fit.
+	ValueBase64 string `json:"value_base64,omitempty" format:"byte"`
+	// Why a key or value is null although there are bytes.
+	DecodeError string   `json:"decode_error,omitempty"`
+	Headers     []Header `json:"headers" validate:"required"`
 	// The message id, if the record has one.
 	ID string `json:"id,omitempty"`
 }
