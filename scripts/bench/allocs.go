@@ -45,7 +45,10 @@ func allocationCells(line string) (string, bool) {
 		}
 		metrics[fields[i+1]] = v
 	}
-	name, _, _ := strings.Cut(strings.TrimPrefix(fields[0], "Benchmark"), "-")
+	name := strings.TrimPrefix(fields[0], "Benchmark")
+	if at := strings.LastIndexByte(name, '-'); at > 0 {
+		name = name[:at] // GOMAXPROCS
+	}
 	allocs, ok := metrics["allocs/record"]
 	return fmt.Sprintf("| %s | %.0f | %.3f | %.0f |", name, metrics["records/s"], allocs, metrics["B/record"]), ok
 }

@@ -44,6 +44,7 @@ func wholeBroker(b *testing.B) http.Handler {
 		})
 	}
 	loop(store.Run)
+	loop(ctl.Run)
 	if err := ctl.Start(ctx); err != nil {
 		b.Fatal(err)
 	}
@@ -54,6 +55,10 @@ func wholeBroker(b *testing.B) http.Handler {
 	}
 	loop(broker.Run)
 	b.Cleanup(func() {
+		broker.Drain()
+		if err := broker.Close(ctx); err != nil {
+			b.Error(err)
+		}
 		stop()
 		loops.Wait()
 		if err := ctl.Close(); err != nil {

@@ -71,8 +71,8 @@ func TestSpliceKeepsTheRest(t *testing.T) {
 }
 
 func TestAllocationCells(t *testing.T) {
-	got, ok := allocationCells("BenchmarkFetch/records=100-2   \t  1000\t 52000 ns/op\t 120 B/record\t 0.025 allocs/record\t 1900000 records/s\t 12 B/op\t 3 allocs/op\n")
-	if want := "| Fetch/records=100 | 1900000 | 0.025 | 120 |"; !ok || got != want {
+	got, ok := allocationCells("BenchmarkFetch/acks=-1/records=100-2   \t  1000\t 52000 ns/op\t 120 B/record\t 0.025 allocs/record\t 1900000 records/s\t 12 B/op\t 3 allocs/op\n")
+	if want := "| Fetch/acks=-1/records=100 | 1900000 | 0.025 | 120 |"; !ok || got != want {
 		t.Errorf("%q, %v", got, ok)
 	}
 	for _, line := range []string{"PASS\n", "BenchmarkX-2 1 2 ns/op\n", "Benchmark"} {
