@@ -184,6 +184,7 @@ func (b *testBroker) do(method, path string, body any, change ...request) answer
 
 func (b *testBroker) send(r *http.Request) answer {
 	b.t.Helper()
+	sent := sentBody(b.t, r)
 	resp, err := b.client.Do(r)
 	if err != nil {
 		b.t.Fatalf("%s %s: %v", r.Method, r.URL, err)
@@ -193,7 +194,24 @@ func (b *testBroker) send(r *http.Request) answer {
 	if err != nil {
 		b.t.Fatalf("%s %s: body: %v", r.Method, r.URL, err)
 	}
-	return answer{t: b.t, status: resp.StatusCode, header: resp.Header, body: data}
+	a := answer{t: b.t, status: resp.StatusCode, header: resp.Header, body: data}
+	if err := loadContract().judge(r, sent, &a); err != nil {
+		b.t.Errorf("%s %s: %d: %v", r.Method, r.URL, a.status, err)
+	}
+	return a
+}
+
+// sentBody is a copy of the request's body, nil when it can be read only once.
+func sentBody(t testing.TB, r *http.Request) []byte {
+	t.Helper()
+	if r.GetBody == nil {
+		return nil
+	}
+	body, err := r.GetBody()
+	must(t, err)
+	data, err := io.ReadAll(body)
+	must(t, err)
+	return data
 }
 
 func bodyReader(t testing.TB, body any) io.Reader {

@@ -71,6 +71,14 @@ func knownMethod(method string) string {
 }
 
 // getMetrics answers GET /metrics in Prometheus' text format.
+//
+//	@ID				getMetrics
+//	@Summary		Metrics
+//	@Description	Of this broker, in the text format of Prometheus.
+//	@Tags			operations
+//	@Success		200	{string}	string	"The metrics."
+//	@x-media-200	{"text/plain":"text","application/openmetrics-text":"text"}
+//	@Router			/metrics [get]
 func (a *api) getMetrics(w http.ResponseWriter, r *http.Request) error {
 	promhttp.HandlerFor(a.metrics.registry, promhttp.HandlerOpts{}).ServeHTTP(w, r)
 	return nil

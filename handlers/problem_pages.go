@@ -10,6 +10,16 @@ import (
 var problemPageTypes = []string{"application/json", "text/html", "text/plain"}
 
 // getProblem answers GET /problems/{slug}: what an error's type means.
+//
+//	@ID				getProblem
+//	@Summary		What a problem type means
+//	@Description	The page behind the `type` of an error's body.
+//	@Tags			about
+//	@Param			slug	path		string	true	"Last segment of an error's `type`."	minlength(1)	maxlength(100)	example(unknown-topic)
+//	@Success		200		{object}	schema.ProblemType	"The problem type."
+//	@x-media-200	{"application/json":"ProblemType","text/html":"text","text/plain":"text"}
+//	@x-errors		[40404,40601]
+//	@Router			/problems/{slug} [get]
 func (a *api) getProblem(w http.ResponseWriter, r *http.Request) error {
 	slug := pathSegment(r, "slug")
 	c := classBySlug(slug)

@@ -22,23 +22,64 @@ func hasPartition(r *http.Request) bool { return chi.URLParam(r, "partition") !=
 // batchTypes are the content types of a batch.
 var batchTypes = []string{"", typeJSON, typeNDJSON, typeKafkaJSON, typeKafkaBinary, typeKafkaText}
 
-// postBatch appends a batch of records.
+// postBatch appends a batch of records to a topic.
 //
 //	@ID				produce
-//	@Summary		Append records
-//	@Description	Validation is all-or-nothing before anything is appended.
+//	@Summary		Append records to a topic
+//	@Description	The records go to the partitions by Kafka's rules: a record's own `partition`, else its key (murmur2, as Kafka's Java client), else its id, else one partition for the whole request.
+//	@Description	The whole request is checked before anything is appended: a faulty record refuses all, and every fault is listed. What was appended stays, also when the client leaves. As NDJSON (`application/x-ndjson`) each line is one record object.
 //	@Tags			produce
-//	@Param			topic	path		string					true	"Topic name"	minlength(1)	maxlength(249)	example(orders)
-//	@Param			acks	query		string					false	"What must hold before the answer"	Enums(0,1,-1,all)	default(1)
-//	@Param			body	body		schema.ProduceRequest	true	"The records."
-//	@Success		200		{object}	schema.ProduceResult	"Appended."
-//	@x-media-request	{"application/json":"ProduceRequest","application/x-ndjson":"text"}
-//	@x-errors			[40401,40402,41301,41302,41501,42201,50302,50305,50401,50701]
+//	@Param			topic			path		string	true	"Name of the topic."	minlength(1)	maxlength(249)	example(orders)
+//	@Param			acks			query		string	false	"What must hold before the answer: `0` nothing (offsets are -1), `1` written to the leader's log, `-1` or `all` on disk on every in-sync replica. The default is the broker's `--default-acks`."	Enums(0,1,-1,all)	default(1)	example(-1)
+//	@Param			timeout_ms		query		int		false	"How long to wait for the acknowledgement, in ms; more than the maximum counts as that."	minimum(1)	default(30000)	format(int64)	example(30000)
+//	@Param			response		query		string	false	"`summary` leaves `offsets` out: one entry a partition instead of one a record. NDJSON bodies are answered so unless `full` is asked for."	Enums(full,summary)	example(full)
+//	@Param			key_format		query		string	false	"How keys stand in the body, if not as its content type says: `string` text, `json` any JSON, `binary` base64."	Enums(string,json,binary)	example(string)
+//	@Param			value_format	query		string	false	"How values stand in the body, if not as its content type says: `string` text, `json` any JSON, `binary` base64."	Enums(string,json,binary)	example(json)
+//	@Param			Idempotency-Key	header		string	false	"Gives record i of the request the message id `<key>/i`."	minlength(1)	maxlength(1024)	example(order-4711)
+//	@Param			Content-Encoding	header	string	false	"Encoding of the body; the size limit counts expanded bytes."	Enums(gzip,zstd,identity)	example(identity)
+//	@Param			body			body		schema.ProduceRequest	true	"The records."
+//	@Success		200				{object}	schema.ProduceResult	"Appended, as `acks` asks."
+//	@Success		202				{object}	schema.ProduceResult	"Queued (`acks=0`): nothing is proved."
+//	@Success		207				{object}	schema.ProduceResult	"Some partitions failed: each record tells its own fate."
+//	@Header			200,202,207		{string}	Highwater-Leader	"URL of the broker that leads the partitions, when it is one."
+//	@x-media-request	{"application/json":"ProduceRequest","application/x-ndjson":"text","application/vnd.kafka.json.v2+json":"KafkaProduceRequest","application/vnd.kafka.binary.v2+json":"KafkaProduceRequest","application/vnd.kafka.text.v2+json":"KafkaProduceRequest"}
+//	@x-media-200		{"application/json":"ProduceResult","application/vnd.kafka.v2+json":"ProduceResult","application/vnd.kafka.json.v2+json":"ProduceResult","application/vnd.kafka.binary.v2+json":"ProduceResult","application/vnd.kafka.text.v2+json":"ProduceResult"}
+//	@x-media-202		{"application/json":"ProduceResult","application/vnd.kafka.v2+json":"ProduceResult","application/vnd.kafka.json.v2+json":"ProduceResult","application/vnd.kafka.binary.v2+json":"ProduceResult","application/vnd.kafka.text.v2+json":"ProduceResult"}
+//	@x-media-207		{"application/json":"ProduceResult","application/vnd.kafka.v2+json":"ProduceResult","application/vnd.kafka.json.v2+json":"ProduceResult","application/vnd.kafka.binary.v2+json":"ProduceResult","application/vnd.kafka.text.v2+json":"ProduceResult"}
+//	@x-errors			[40401,40402,40801,41301,41302,41501,42201,50001,50302,50303,50304,50305,50306,50401,50701]
 //	@Router			/topics/{topic} [post]
 func (a *api) postBatch(w http.ResponseWriter, r *http.Request) error {
 	return a.produceBatch(w, r, batchParams)
 }
 
+// postPartitionBatch appends a batch of records to one partition.
+//
+//	@ID				produceToPartition
+//	@Summary		Append records to a partition
+//	@Description	All records go to this partition; a record that names another one is refused.
+//	@Description	The whole request is checked before anything is appended: a faulty record refuses all, and every fault is listed. What was appended stays, also when the client leaves. As NDJSON (`application/x-ndjson`) each line is one record object.
+//	@Tags			produce
+//	@Param			topic			path		string	true	"Name of the topic."	minlength(1)	maxlength(249)	example(orders)
+//	@Param			partition		path		int		true	"Number of the partition, from 0."	minimum(0)	maximum(2147483647)	example(0)
+//	@Param			acks			query		string	false	"What must hold before the answer: `0` nothing (offsets are -1), `1` written to the leader's log, `-1` or `all` on disk on every in-sync replica. The default is the broker's `--default-acks`."	Enums(0,1,-1,all)	default(1)	example(-1)
+//	@Param			timeout_ms		query		int		false	"How long to wait for the acknowledgement, in ms; more than the maximum counts as that."	minimum(1)	default(30000)	format(int64)	example(30000)
+//	@Param			response		query		string	false	"`summary` leaves `offsets` out: one entry a partition instead of one a record. NDJSON bodies are answered so unless `full` is asked for."	Enums(full,summary)	example(full)
+//	@Param			key_format		query		string	false	"How keys stand in the body, if not as its content type says: `string` text, `json` any JSON, `binary` base64."	Enums(string,json,binary)	example(string)
+//	@Param			value_format	query		string	false	"How values stand in the body, if not as its content type says: `string` text, `json` any JSON, `binary` base64."	Enums(string,json,binary)	example(json)
+//	@Param			expected_offset	query		int		false	"Append only if the log ends at this offset, else 412."	minimum(0)	format(int64)
+//	@Param			Idempotency-Key	header		string	false	"Gives record i of the request the message id `<key>/i`."	minlength(1)	maxlength(1024)	example(order-4711)
+//	@Param			Content-Encoding	header	string	false	"Encoding of the body; the size limit counts expanded bytes."	Enums(gzip,zstd,identity)	example(identity)
+//	@Param			body			body		schema.ProduceRequest	true	"The records."
+//	@Success		200				{object}	schema.ProduceResult	"Appended, as `acks` asks."
+//	@Success		202				{object}	schema.ProduceResult	"Queued (`acks=0`): nothing is proved."
+//	@Success		207				{object}	schema.ProduceResult	"Some partitions failed: each record tells its own fate."
+//	@Header			200,202,207		{string}	Highwater-Leader	"URL of the broker that leads the partitions, when it is one."
+//	@x-media-request	{"application/json":"ProduceRequest","application/x-ndjson":"text","application/vnd.kafka.json.v2+json":"KafkaProduceRequest","application/vnd.kafka.binary.v2+json":"KafkaProduceRequest","application/vnd.kafka.text.v2+json":"KafkaProduceRequest"}
+//	@x-media-200		{"application/json":"ProduceResult","application/vnd.kafka.v2+json":"ProduceResult","application/vnd.kafka.json.v2+json":"ProduceResult","application/vnd.kafka.binary.v2+json":"ProduceResult","application/vnd.kafka.text.v2+json":"ProduceResult"}
+//	@x-media-202		{"application/json":"ProduceResult","application/vnd.kafka.v2+json":"ProduceResult","application/vnd.kafka.json.v2+json":"ProduceResult","application/vnd.kafka.binary.v2+json":"ProduceResult","application/vnd.kafka.text.v2+json":"ProduceResult"}
+//	@x-media-207		{"application/json":"ProduceResult","application/vnd.kafka.v2+json":"ProduceResult","application/vnd.kafka.json.v2+json":"ProduceResult","application/vnd.kafka.binary.v2+json":"ProduceResult","application/vnd.kafka.text.v2+json":"ProduceResult"}
+//	@x-errors			[40401,40402,40801,41201,41301,41302,41501,42201,50001,50302,50303,50304,50305,50306,50401,50701]
+//	@Router			/topics/{topic}/partitions/{partition} [post]
 func (a *api) postPartitionBatch(w http.ResponseWriter, r *http.Request) error {
 	return a.produceBatch(w, r, partitionParams)
 }

@@ -34,7 +34,9 @@ const (
 //	@tag.name				topics
 //	@tag.description		Create, look at, change and delete topics.
 //	@tag.name				cluster
-//	@tag.description		Brokers, health and metrics.
+//	@tag.description		The brokers and who leads the metadata.
+//	@tag.name				operations
+//	@tag.description		Health, readiness and metrics of this broker.
 //	@tag.name				about
 //	@tag.description		This document, the pages, and what the problem types mean.
 func main() {

@@ -14,7 +14,7 @@ import (
 const errorsAttribute = "x-errors"
 
 // everywhere are the codes that any operation can answer with.
-var everywhere = []int{40001, 50001}
+var everywhere = []int{40001, 50002}
 
 // meaningOf an error code, as every answer's `error_code` carries it.
 func meaningOf(code int) string {
@@ -29,6 +29,7 @@ func meaningOf(code int) string {
 		40404: "unknown path, group, broker or message id",
 		40501: "method not allowed",
 		40601: "no representation that `Accept` allows",
+		40801: "request body came too slowly",
 		40901: "topic exists and differs",
 		40905: "log was truncated since that leader epoch",
 		40908: "message id reused with other content",
@@ -40,12 +41,13 @@ func meaningOf(code int) string {
 		41601: "offset above the end",
 		42201: "valid JSON that cannot be processed",
 		42901: "quota or rate exceeded",
-		50001: "storage fault or internal error on this broker",
+		50001: "storage fault on this broker",
+		50002: "internal error of this broker",
 		50302: "no leader right now",
 		50303: "not enough in-sync replicas, nothing appended",
 		50304: "not enough in-sync replicas, appended",
 		50305: "the broker is shutting down",
-		50306: "the broker holds too much at once: waits, or bytes of bodies",
+		50306: "the broker holds too many requests or bytes right now",
 		50401: "timed out; may have been appended",
 		50701: "disk nearly full: produce refused, reads and deletes work",
 	}[code]

@@ -97,9 +97,9 @@ type ProduceResult struct {
 
 // ProducedOffset is where one record went, or why not.
 type ProducedOffset struct {
-	Partition int32 `json:"partition" example:"0"`
-	// The record's offset; -1 with acks=0; null when it failed.
-	Offset *int64 `json:"offset" format:"int64" extensions:"x-nullable" example:"5"`
+	Partition int32 `json:"partition" validate:"required" example:"0"`
+	// The record's offset; -1 with acks=0 and when it failed.
+	Offset int64 `json:"offset" validate:"required" format:"int64" minimum:"-1" example:"5"`
 	// Null when all is well.
 	ErrorCode *int32 `json:"error_code" extensions:"x-nullable"`
 	// What went wrong.
@@ -108,19 +108,49 @@ type ProducedOffset struct {
 	Retriable  *bool   `json:"retriable,omitempty"`
 	// Whether the failed record may have been written.
 	Outcome string `json:"outcome,omitempty" enums:"not_written,unknown"`
-	// The record's message id had been seen: this is the first one's offset.
-	Duplicate *bool `json:"duplicate,omitempty"`
 }
 
-// ProducedPartition is what a request added to one partition.
+// ProducedPartition is what a request added to one partition, or why it did not.
 type ProducedPartition struct {
-	Partition     int32 `json:"partition" validate:"required"`
-	BaseOffset    int64 `json:"base_offset" validate:"required" format:"int64"`
-	LastOffset    int64 `json:"last_offset" validate:"required" format:"int64"`
-	LeaderEpoch   int32 `json:"leader_epoch" validate:"required"`
-	HighWatermark int64 `json:"high_watermark" validate:"required" format:"int64"`
+	Partition int32 `json:"partition" validate:"required"`
+	// Offset of the first record; -1 with acks=0 and when it failed.
+	BaseOffset int64 `json:"base_offset" validate:"required" format:"int64" minimum:"-1"`
+	// Offset of the last record; -1 with acks=0 and when it failed.
+	LastOffset    int64 `json:"last_offset" validate:"required" format:"int64" minimum:"-1"`
+	LeaderEpoch   int32 `json:"leader_epoch"`
+	HighWatermark int64 `json:"high_watermark" format:"int64"`
 	// How many replicas were in sync.
-	InSyncReplicas int32 `json:"in_sync_replicas" validate:"required"`
+	InSyncReplicas int32 `json:"in_sync_replicas"`
 	// What was proved: forced to disk, written to the log file, or only queued.
 	Durability string `json:"durability" enums:"fsynced,written,queued"`
+	// Present when it failed.
+	ErrorCode  int32  `json:"error_code,omitempty"`
+	Error      string `json:"error,omitempty"`
+	KafkaError string `json:"kafka_error,omitempty"`
+	Retriable  *bool  `json:"retriable,omitempty"`
+	// Whether the failed records may have been written.
+	Outcome string `json:"outcome,omitempty" enums:"not_written,unknown"`
+}
+
+// KafkaProduceRequest is a batch in the Kafka REST v2 dialect.
+type KafkaProduceRequest struct {
+	// The records, in order.
+	Records []KafkaProduceRecord `json:"records" validate:"required" minItems:"1"`
+}
+
+// KafkaProduceRecord is one record to append, its key and value as the content
+// type says: JSON, base64 or text.
+type KafkaProduceRecord struct {
+	// `application/vnd.kafka.json.v2+json`: any JSON. binary: base64. text: a string. Null or absent: no key.
+	Key any `json:"key,omitempty"`
+	// `application/vnd.kafka.json.v2+json`: any JSON. binary: base64. text: a string. Null is a tombstone.
+	Value any `json:"value" validate:"required"`
+	// The partition to append to; absent: the partitioner's choice.
+	Partition *int32 `json:"partition,omitempty" minimum:"0" extensions:"x-nullable"`
+	// Milliseconds since 1970; absent: the broker's clock.
+	Timestamp *int64 `json:"timestamp,omitempty" format:"int64" minimum:"0" maximum:"253402300799999" extensions:"x-nullable"`
+	// Record headers.
+	Headers []Header `json:"headers,omitempty" extensions:"x-nullable"`
+	// The message id.
+	ID *string `json:"id,omitempty" minLength:"1" extensions:"x-nullable"`
 }

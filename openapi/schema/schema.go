@@ -19,11 +19,11 @@ type Problem struct {
 	// The same as detail, under the dialect's name.
 	Message string `json:"message" validate:"required"`
 	// Kafka's name of the error, if it has one.
-	KafkaError string `json:"kafka_error,omitempty" example:"UNKNOWN_TOPIC_OR_PARTITION"`
+	KafkaError string `json:"kafka_error" validate:"required" example:"UNKNOWN_TOPIC_OR_PARTITION"`
 	// Whether the same request may succeed later.
 	Retriable bool `json:"retriable" validate:"required"`
 	// What to do next, often a command.
-	Fix string `json:"fix,omitempty"`
+	Fix string `json:"fix" validate:"required"`
 	// Whether anything of a write happened: `unknown` means that it may have, so send it again only with an id.
 	Outcome string `json:"outcome,omitempty" enums:"not_written,unknown"`
 	// Every fault of an invalid request.
@@ -34,8 +34,10 @@ type Problem struct {
 	HighWatermark *int64 `json:"high_watermark,omitempty" format:"int64"`
 	// The partition's log end offset (41201).
 	LogEndOffset *int64 `json:"log_end_offset,omitempty" format:"int64"`
-	// Finds this request in the broker's log.
-	RequestID string `json:"request_id,omitempty"`
+	// The offset at which the log was expected to end (41201).
+	ExpectedOffset *int64 `json:"expected_offset,omitempty" format:"int64"`
+	// The fate of each record, when all failed for different reasons.
+	Offsets []ProducedOffset `json:"offsets,omitempty"`
 }
 
 // Fault is one thing wrong with a request.
@@ -44,4 +46,6 @@ type Fault struct {
 	Pointer string `json:"pointer" validate:"required" example:"/records/3/value"`
 	// What is wrong there.
 	Detail string `json:"detail" validate:"required"`
+	// The kind of this fault, where it is not that of the whole.
+	ErrorCode int32 `json:"error_code,omitempty" example:"42201"`
 }
