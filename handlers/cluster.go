@@ -78,7 +78,8 @@ func (a *api) listBrokers(w http.ResponseWriter, r *http.Request) error {
 func (a *api) getRoot(w http.ResponseWriter, r *http.Request) error {
 	w.Header()["Vary"] = []string{"Accept"}
 	if strings.Contains(strings.ToLower(strings.Join(r.Header["Accept"], ",")), "text/html") {
-		w.Header()["Location"] = []string{"/console/"}
+		// Relative: it works behind a proxy's path prefix too.
+		w.Header()["Location"] = []string{"console/"}
 		w.WriteHeader(http.StatusSeeOther)
 		return nil
 	}

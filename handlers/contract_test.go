@@ -149,7 +149,7 @@ func (c *contract) judge(r *http.Request, sent []byte, a *answer) error {
 	}
 	input := &openapi3filter.RequestValidationInput{Request: in, PathParams: params, Route: route, Options: options}
 	if a.status < http.StatusMultipleChoices {
-		if err := openapi3filter.ValidateRequest(context.Background(), input); err != nil {
+		if err := openapi3filter.ValidateRequest(context.Background(), input); err != nil && !tolerated(err) {
 			return fmt.Errorf("a request that succeeded is not documented: %s", brief(err))
 		}
 	}
@@ -169,6 +169,14 @@ func (c *contract) judge(r *http.Request, sent []byte, a *answer) error {
 		return nil
 	}
 	return c.judgeRecords(header.Get("Content-Type"), a.body)
+}
+
+// tolerated are the spellings that are understood although the document, which
+// tells clients how to write, has only the plain one: wishes beyond an int64, and
+// topic configs as numbers or as the list of Kafka's REST v3.
+func tolerated(err error) bool {
+	text := brief(err)
+	return strings.Contains(text, "an invalid integer: value out of range") || strings.Contains(text, `Error at "/configs`)
 }
 
 // brief leaves out the schema and the value that kin prints along.

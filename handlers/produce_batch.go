@@ -42,7 +42,7 @@ var batchTypes = []string{"", typeJSON, typeNDJSON, typeKafkaJSON, typeKafkaBina
 //	@Success		202				{object}	schema.ProduceResult	"Queued (`acks=0`): nothing is proved."
 //	@Success		207				{object}	schema.ProduceResult	"Some partitions failed: each record tells its own fate."
 //	@Header			200,202,207		{string}	Highwater-Leader	"URL of the broker that leads the partitions, when it is one."
-//	@x-media-request	{"application/json":"ProduceRequest","application/x-ndjson":"text","application/vnd.kafka.json.v2+json":"KafkaProduceRequest","application/vnd.kafka.binary.v2+json":"KafkaProduceRequest","application/vnd.kafka.text.v2+json":"KafkaProduceRequest"}
+//	@x-media-request	{"application/json":"ProduceRequest","application/x-ndjson":"text","application/vnd.kafka.json.v2+json":"DialectProduceRequest","application/vnd.kafka.binary.v2+json":"DialectProduceRequest","application/vnd.kafka.text.v2+json":"DialectProduceRequest"}
 //	@x-media-200		{"application/json":"ProduceResult","application/vnd.kafka.v2+json":"ProduceResult","application/vnd.kafka.json.v2+json":"ProduceResult","application/vnd.kafka.binary.v2+json":"ProduceResult","application/vnd.kafka.text.v2+json":"ProduceResult"}
 //	@x-media-202		{"application/json":"ProduceResult","application/vnd.kafka.v2+json":"ProduceResult","application/vnd.kafka.json.v2+json":"ProduceResult","application/vnd.kafka.binary.v2+json":"ProduceResult","application/vnd.kafka.text.v2+json":"ProduceResult"}
 //	@x-media-207		{"application/json":"ProduceResult","application/vnd.kafka.v2+json":"ProduceResult","application/vnd.kafka.json.v2+json":"ProduceResult","application/vnd.kafka.binary.v2+json":"ProduceResult","application/vnd.kafka.text.v2+json":"ProduceResult"}
@@ -74,7 +74,7 @@ func (a *api) postBatch(w http.ResponseWriter, r *http.Request) error {
 //	@Success		202				{object}	schema.ProduceResult	"Queued (`acks=0`): nothing is proved."
 //	@Success		207				{object}	schema.ProduceResult	"Some partitions failed: each record tells its own fate."
 //	@Header			200,202,207		{string}	Highwater-Leader	"URL of the broker that leads the partitions, when it is one."
-//	@x-media-request	{"application/json":"ProduceRequest","application/x-ndjson":"text","application/vnd.kafka.json.v2+json":"KafkaProduceRequest","application/vnd.kafka.binary.v2+json":"KafkaProduceRequest","application/vnd.kafka.text.v2+json":"KafkaProduceRequest"}
+//	@x-media-request	{"application/json":"ProduceRequest","application/x-ndjson":"text","application/vnd.kafka.json.v2+json":"DialectProduceRequest","application/vnd.kafka.binary.v2+json":"DialectProduceRequest","application/vnd.kafka.text.v2+json":"DialectProduceRequest"}
 //	@x-media-200		{"application/json":"ProduceResult","application/vnd.kafka.v2+json":"ProduceResult","application/vnd.kafka.json.v2+json":"ProduceResult","application/vnd.kafka.binary.v2+json":"ProduceResult","application/vnd.kafka.text.v2+json":"ProduceResult"}
 //	@x-media-202		{"application/json":"ProduceResult","application/vnd.kafka.v2+json":"ProduceResult","application/vnd.kafka.json.v2+json":"ProduceResult","application/vnd.kafka.binary.v2+json":"ProduceResult","application/vnd.kafka.text.v2+json":"ProduceResult"}
 //	@x-media-207		{"application/json":"ProduceResult","application/vnd.kafka.v2+json":"ProduceResult","application/vnd.kafka.json.v2+json":"ProduceResult","application/vnd.kafka.binary.v2+json":"ProduceResult","application/vnd.kafka.text.v2+json":"ProduceResult"}

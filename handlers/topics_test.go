@@ -174,7 +174,7 @@ func TestClusterAndHealth(t *testing.T) {
 	if a := b.get("/").want(200); !strings.Contains(string(a.body), `"name":"highwater"`) || !strings.Contains(string(a.body), cluster.ClusterID) || !strings.Contains(string(a.body), `"/openapi.json"`) {
 		t.Errorf("got %s", a.body)
 	}
-	if a := b.get("/", accept("text/html,application/xhtml+xml,*/*;q=0.8")).want(303); a.header.Get("Location") != "/console/" {
+	if a := b.get("/", accept("text/html,application/xhtml+xml,*/*;q=0.8")).want(303); a.header.Get("Location") != "console/" {
 		t.Errorf("to %q", a.header.Get("Location"))
 	}
 	b.get("/healthz").want(200)

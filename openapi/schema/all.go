@@ -8,6 +8,6 @@ package schema
 //	@Success	200	{object}	Problem
 //	@Success	201	{object}	ProduceRecord
 //	@Success	202	{object}	DialectRecord
-//	@Success	203	{object}	KafkaProduceRequest
+//	@Success	203	{object}	DialectProduceRequest
 //	@Router		/-/schemas [get]
 func All() {}

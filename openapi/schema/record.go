@@ -132,15 +132,15 @@ type ProducedPartition struct {
 	Outcome string `json:"outcome,omitempty" enums:"not_written,unknown"`
 }
 
-// KafkaProduceRequest is a batch in the Kafka REST v2 dialect.
-type KafkaProduceRequest struct {
+// DialectProduceRequest is a batch in the Kafka REST v2 dialect.
+type DialectProduceRequest struct {
 	// The records, in order.
-	Records []KafkaProduceRecord `json:"records" validate:"required" minItems:"1"`
+	Records []DialectProduceRecord `json:"records" validate:"required" minItems:"1"`
 }
 
-// KafkaProduceRecord is one record to append, its key and value as the content
+// DialectProduceRecord is one record to append, its key and value as the content
 // type says: JSON, base64 or text.
-type KafkaProduceRecord struct {
+type DialectProduceRecord struct {
 	// `application/vnd.kafka.json.v2+json`: any JSON. binary: base64. text: a string. Null or absent: no key.
 	Key any `json:"key,omitempty"`
 	// `application/vnd.kafka.json.v2+json`: any JSON. binary: base64. text: a string. Null is a tombstone.
@@ -153,4 +153,8 @@ type KafkaProduceRecord struct {
 	Headers []Header `json:"headers,omitempty" extensions:"x-nullable"`
 	// The message id.
 	ID *string `json:"id,omitempty" minLength:"1" extensions:"x-nullable"`
+	// Ignored: what a fetch printed can be posted back.
+	Topic string `json:"topic,omitempty"`
+	// Ignored: what a fetch printed can be posted back.
+	Offset *int64 `json:"offset,omitempty" format:"int64"`
 }

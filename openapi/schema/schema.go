@@ -28,6 +28,8 @@ type Problem struct {
 	Outcome string `json:"outcome,omitempty" enums:"not_written,unknown"`
 	// Every fault of an invalid request.
 	Errors []Fault `json:"errors,omitempty"`
+	// The partition that the offset is about, where the request was for several.
+	Partition *int32 `json:"partition,omitempty"`
 	// The partition's log start offset (41001).
 	LogStartOffset *int64 `json:"log_start_offset,omitempty" format:"int64"`
 	// The partition's high watermark (41601).
