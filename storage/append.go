@@ -25,7 +25,6 @@ type group struct {
 	base, end  int64
 	bytes      int
 	appendTime int64
-	epoch      int32
 }
 
 // round is one write, of all that was staged when it began.
@@ -73,13 +72,16 @@ func (l *Log) Stage(batches []Batch, leaderEpoch int32) (Staged, error) {
 		return Staged{}, ErrClosed
 	}
 	l.appendTime = max(l.appendTime, now)
-	g := group{batches: batches, base: l.stagedEnd, end: l.stagedEnd, bytes: int(bytes), appendTime: l.appendTime, epoch: leaderEpoch}
+	g := group{batches: batches, base: l.stagedEnd, end: l.stagedEnd, bytes: int(bytes), appendTime: l.appendTime}
 	for _, b := range batches {
 		b.stamp(g.end, leaderEpoch)
 		if l.cfg.LogAppendTime {
 			b.stampAppendTime(l.appendTime)
 		}
 		g.end = b.NextOffset()
+	}
+	if l.noteEpoch(leaderEpoch, g.base) {
+		l.epochPending = true // nobody called BeginEpoch
 	}
 	if l.round == nil {
 		l.round = &round{done: make(chan struct{})}
@@ -180,7 +182,6 @@ func (l *Log) publish(w *roundWriter, groups []group, r *round, err error) (dura
 	l.maxTimestamp, l.notedTimestamp = w.maxTimestamp, w.notedTimestamp
 	for _, g := range groups[:w.whole] {
 		l.written = g.end
-		w.newEpoch = l.noteEpoch(g.epoch, g.base) || w.newEpoch
 	}
 	if w.saveMeta && !w.final {
 		l.epochPending = false
@@ -193,7 +194,7 @@ func (l *Log) publish(w *roundWriter, groups []group, r *round, err error) (dura
 	}
 	if err != nil {
 		l.dropStaged(w.told(err))
-		l.stagedEnd = l.written
+		l.unstage()
 	}
 	if n := len(w.touched); n > 0 && w.touched[n-1].synced == w.touched[n-1].size {
 		l.synced = max(l.synced, l.written) // a roll or a cut made all of it durable
@@ -234,5 +235,5 @@ func (l *Log) dropStaged(err error) {
 	l.staged = nil
 	l.round.settle(l.written, err)
 	l.round = nil
-	l.stagedEnd = l.written
+	l.unstage()
 }

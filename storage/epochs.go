@@ -12,7 +12,7 @@ type EpochEntry struct {
 // durable before the first byte appended in it is written (R49), and soon if
 // none is: starting ten thousand idle partitions needs no fsync each. Calling it
 // again with the newest epoch, or with an older one, does nothing. An epoch
-// without records gives way to the next one, as in Kafka. Nothing may be staged.
+// without records gives way to the next one, as in Kafka.
 func (l *Log) BeginEpoch(epoch int32) error {
 	l.mu.Lock()
 	switch {
@@ -43,6 +43,18 @@ func (l *Log) noteEpoch(epoch int32, start int64) bool {
 	}
 	l.epochs = append(slices.Clip(l.epochs[:n]), EpochEntry{Epoch: epoch, StartOffset: start})
 	return true
+}
+
+// unstage gives back the offsets above the log's end; an epoch that was to begin
+// among them begins at the end. Call it under mu.
+func (l *Log) unstage() {
+	l.stagedEnd = l.written
+	if n := len(l.epochs); n > 0 && l.epochs[n-1].StartOffset > l.written {
+		newest := l.epochs[n-1].Epoch
+		l.cutEpochs(l.written)
+		l.noteEpoch(newest, l.written)
+		l.epochPending = true
+	}
 }
 
 // Epochs lists the leader-epoch entries in order.

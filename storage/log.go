@@ -33,20 +33,24 @@ type LogConfig struct {
 //
 // Log.mu is held for a few memory accesses, never across I/O, a wait or a call
 // out of the package; under it nothing is locked. What a mutex can't be held
-// for, two roles do, each held by one goroutine at a time:
+// for, three roles do, each held by one goroutine at a time:
 //
 //   - The writer alone changes segment files and the list of them: it writes what
 //     is staged, rolls, truncates, and removes. Whoever calls Write while the role
 //     is free takes it, writes all that is staged and, when more came meanwhile,
 //     leaves the role to a goroutine of its own that goes on until nothing is
 //     staged; nobody writes for others longer than one round. Maintenance (Retain,
-//     AdvanceStart, TruncateTo, BeginEpoch, close) queues for the role and goes first.
+//     AdvanceStart, TruncateTo, close) queues for the role and goes first.
+//
 //   - The syncer alone fsyncs the active segment and moves the durable end, in the
 //     same pattern: one fsync covers all that was written before it began, and who
 //     comes later joins the next. A roll syncs the segment it closes itself, as the
 //     writer, so the syncer never needs any but the active one.
 //
-// Who needs both takes the writer first. Both publish what they did under Log.mu.
+//   - The remover alone removes the files of segments below the log start, when
+//     they are no longer part of the log. It is taken before the writer.
+//
+// Who needs writer and syncer takes the writer first. They publish what they did under Log.mu.
 // Readers hold neither: they look up segment and size under Log.mu and read below
 // that size, where bytes never change except by TruncateTo (see Log.cuts). The
 // goroutines that a log starts are in bg, and close waits for them.
@@ -90,6 +94,8 @@ type Log struct {
 	current  chan struct{} // closed after the running fsync; nil when nobody waits
 	next     chan struct{} // closed after the fsync that comes then
 	wantSync bool          // SyncSoon asked and no fsync has covered it yet
+
+	remover role
 
 	epochs       []EpochEntry // ascending in both
 	epochPending bool         // the newest epochs are not durable yet

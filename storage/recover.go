@@ -343,7 +343,13 @@ func (r *recovery) keepDamageOf(base, below int64) {
 func (r *recovery) finish() error {
 	l := r.log
 	changed := r.scanned
-	if r.next < r.floor {
+	switch {
+	case r.next < r.floor && r.meta.Start >= r.floor:
+		if err := r.finishReset(); err != nil {
+			return err
+		}
+		changed = true
+	case r.next < r.floor:
 		base, size := int64(0), int64(0)
 		if s := l.active(); s != nil {
 			base, size = s.base, s.size
@@ -356,7 +362,7 @@ func (r *recovery) finish() error {
 		l.disk.files.release(h)
 		l.segments = append(l.segments, s)
 		r.next, changed = r.floor, true
-	} else if s := l.active(); s != nil && l.endsInDamage(s) {
+	case l.active() != nil && l.endsInDamage(l.active()):
 		// Appends go to a new file, not behind bytes that can't be read.
 		s, h, err := l.createSegment(r.next)
 		if err != nil {
@@ -381,6 +387,21 @@ func (r *recovery) finish() error {
 	if changed {
 		l.disk.index.update(l.id, l.describe)
 	}
+	return nil
+}
+
+// finishReset does what a crash kept ResetTo from doing.
+func (r *recovery) finishReset() error {
+	l := r.log
+	if err := l.removeNewestFirst(l.segments); err != nil {
+		return err
+	}
+	s, h, err := l.createSegment(r.floor)
+	if err != nil {
+		return err
+	}
+	l.disk.files.release(h)
+	l.segments, l.damage, r.epochs, r.next = []*segment{s}, nil, nil, r.floor
 	return nil
 }
 

@@ -1,50 +1,95 @@
 package storage
 
-import (
-	"fmt"
-	"path/filepath"
-)
+import "fmt"
 
 // AdvanceStart moves the log start to `to`, durably, and removes whole segments
 // below it. The caller has checked that `to` is at most the high watermark.
 func (l *Log) AdvanceStart(to int64) error {
-	return l.maintain(func() error { return l.advanceStart(to) })
+	return l.removeOld(func() ([]*segment, error) { return l.advanceStart(to) })
+}
+
+// removeOld has the writer move the log start, and then removes the segments
+// that are no longer part of the log. That takes long when they are many, so it
+// is done by the remover, and appends go on.
+func (l *Log) removeOld(move func() ([]*segment, error)) error {
+	l.take(&l.remover)
+	defer l.releaseRemover()
+	var gone []*segment
+	err := l.maintain(func() (err error) {
+		gone, err = move()
+		return err
+	})
+	// Oldest first and one by one: should the index be lost too, a gap between
+	// segments would look like damage.
+	for _, s := range gone {
+		if removeErr := l.removeSegment(s); removeErr != nil {
+			return l.fail(fmt.Errorf("removing %s: %w", segmentName(s.base), removeErr))
+		}
+	}
+	if len(gone) > 0 {
+		l.disk.index.deleteBelow(l.id, gone[len(gone)-1].base+1)
+	}
+	return err
+}
+
+func (l *Log) releaseRemover() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if !l.remover.pass() {
+		l.remover.held = false
+	}
 }
 
 // maintain runs work as the writer, unless the log failed or is closed.
 func (l *Log) maintain(work func() error) error {
 	l.take(&l.writer)
 	defer l.releaseWriter()
-	l.mu.Lock()
-	failed, closed := l.failed, l.closed
-	l.mu.Unlock()
-	switch {
-	case failed != nil:
-		return failed
-	case closed:
-		return ErrClosed
+	if err := l.failure(); err != nil {
+		return err
 	}
 	return work()
 }
 
-// advanceStart is AdvanceStart for the writer. The order of its steps lets a
-// crash between any two of them be finished by the next one or by recovery: the
-// new start is durable first, then files go, the oldest first.
-func (l *Log) advanceStart(to int64) error {
+// failure tells why nothing can be done with the log any more, or nil.
+func (l *Log) failure() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	switch {
+	case l.failed != nil:
+		return l.failed
+	case l.closed:
+		return ErrClosed
+	}
+	return nil
+}
+
+// advanceStart is AdvanceStart for the writer; it returns the segments whose files
+// are to be removed. A crash between any two steps is finished by the next call
+// or by recovery: the new start is durable first.
+func (l *Log) advanceStart(to int64) (gone []*segment, err error) {
 	l.mu.Lock()
 	if to <= l.start {
 		l.mu.Unlock()
-		return nil
+		return nil, nil
 	}
 	if to > l.written {
 		defer l.mu.Unlock()
-		return &OffsetOutOfRangeError{Offset: to, Start: l.start, End: l.written}
+		return nil, &OffsetOutOfRangeError{Offset: to, Start: l.start, End: l.written}
 	}
 	all := to == l.written && l.active().size > 0
+	durable := to <= l.synced
 	l.mu.Unlock()
+	if !durable { // no crash may leave the log's end below its start
+		l.take(&l.syncer)
+		l.syncRound()
+		l.releaseSyncer()
+		if err := l.failure(); err != nil {
+			return nil, err
+		}
+	}
 	if all { // leave a file that holds nothing, so that the log's end isn't lost with the rest
 		if err := l.rollNow(); err != nil {
-			return err
+			return nil, err
 		}
 	}
 	l.mu.Lock()
@@ -53,28 +98,15 @@ func (l *Log) advanceStart(to int64) error {
 	for n+1 < len(l.segments) && l.segments[n+1].base <= to {
 		n++
 	}
-	gone := l.segments[:n:n]
+	gone = l.segments[:n:n]
 	l.segments = append([]*segment(nil), l.segments[n:]...)
 	l.trimDamage(to)
 	l.trimEpochs(to)
 	l.mu.Unlock()
 	if err := l.disk.index.updateNow(l.id, l.describe); err != nil {
-		return l.fail(err)
+		return nil, l.fail(err)
 	}
-	if n == 0 {
-		return nil
-	}
-	for _, s := range gone {
-		l.disk.files.retire(s)
-		if err := l.disk.fs.remove(filepath.Join(l.dir, segmentName(s.base))); err != nil {
-			return l.fail(fmt.Errorf("removing %s: %w", segmentName(s.base), err))
-		}
-	}
-	if err := l.disk.fs.syncDir(l.dir); err != nil {
-		return l.fail(fmt.Errorf("fsync of the partition's directory: %w", err))
-	}
-	l.disk.index.deleteBelow(l.id, l.segments[0].base)
-	return nil
+	return gone, nil
 }
 
 // rollNow begins a new segment at the log's end. The caller is the writer.
@@ -102,13 +134,13 @@ func (l *Log) rollNow() error {
 // timestamps of its records (H28). An active segment that is old enough is closed
 // first, so that an idle log is emptied too.
 func (l *Log) Retain(highWatermark int64) (int64, error) {
-	err := l.maintain(func() error {
+	err := l.removeOld(func() ([]*segment, error) {
 		l.mu.Lock()
 		to, roll := l.retainable(highWatermark, l.disk.nowMs())
 		l.mu.Unlock()
 		if roll {
 			if err := l.rollNow(); err != nil {
-				return err
+				return nil, err
 			}
 		}
 		return l.advanceStart(to)

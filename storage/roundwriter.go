@@ -295,7 +295,7 @@ func (w *roundWriter) note() {
 	if len(w.times) > 0 {
 		l.disk.index.addTimes(l.id, w.times)
 	}
-	if len(w.touched) > 1 || w.newEpoch {
+	if len(w.touched) > 1 {
 		l.disk.index.update(l.id, l.describe)
 	}
 }

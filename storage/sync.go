@@ -225,9 +225,10 @@ func (l *Log) discard() {
 	}
 }
 
-// stop takes both roles for ever, does last, and lets the files go. The log is
+// stop takes all roles for ever, does last, and lets the files go. The log is
 // closed.
 func (l *Log) stop(last func()) {
+	l.take(&l.remover)
 	l.take(&l.writer)
 	l.take(&l.syncer)
 	last()

@@ -42,19 +42,20 @@ func (l *Log) truncate(offset int64) error {
 	if err != nil {
 		return err
 	}
-
 	l.mu.Lock()
+	if end < l.start { // the batch that holds offset holds the log start too
+		start := l.start
+		l.mu.Unlock()
+		return l.reset(start)
+	}
 	l.dropStaged(ErrClosed)
 	n := len(l.segments)
-	for n > 1 && l.segments[n-1].base >= end {
+	for n > 1 && l.segments[n-1].base > end {
 		n--
 	}
 	gone := l.segments[n:]
 	l.segments = append([]*segment(nil), l.segments[:n]...)
 	s := l.active()
-	if s.base == end {
-		pos = 0
-	}
 	s.size, s.synced, s.indexed = pos, min(s.synced, pos), -1
 	l.written, l.stagedEnd, l.synced = end, end, min(l.synced, end)
 	l.hw = min(l.hw, end)
@@ -68,15 +69,64 @@ func (l *Log) truncate(offset int64) error {
 	if err := l.disk.index.updateNow(l.id, l.describe); err != nil {
 		return l.fail(err)
 	}
+	if err := l.removeNewestFirst(gone); err != nil {
+		return err
+	}
+	if err := l.cutFile(s, pos); err != nil {
+		return l.fail(fmt.Errorf("truncating %s: %w", segmentName(s.base), err))
+	}
+	return nil
+}
+
+func (l *Log) removeNewestFirst(gone []*segment) error {
 	for i := len(gone) - 1; i >= 0; i-- {
 		l.unpin(gone[i])
 		if err := l.removeSegment(gone[i]); err != nil {
 			return l.fail(fmt.Errorf("removing %s: %w", segmentName(gone[i].base), err))
 		}
 	}
-	if err := l.cutFile(s, pos); err != nil {
-		return l.fail(fmt.Errorf("truncating %s: %w", segmentName(s.base), err))
+	return nil
+}
+
+// ResetTo drops everything and begins anew, empty, at offset: for a follower
+// whose log ends below its leader's start (R90). Nothing may be staged meanwhile.
+func (l *Log) ResetTo(offset int64) error {
+	l.take(&l.remover)
+	defer l.releaseRemover()
+	return l.maintain(func() error {
+		l.take(&l.syncer)
+		defer l.releaseSyncer()
+		return l.reset(offset)
+	})
+}
+
+// reset is ResetTo for who has the roles of writer and syncer.
+func (l *Log) reset(offset int64) error {
+	l.mu.Lock()
+	l.dropStaged(ErrClosed)
+	gone := l.segments
+	l.segments, l.damage, l.epochs = nil, nil, nil
+	l.start, l.written, l.stagedEnd, l.synced, l.hw = offset, offset, offset, offset, offset
+	l.maxTimestamp, l.notedTimestamp = noTimestamp, noTimestamp
+	l.cuts++
+	l.cursors = [4]cursor{}
+	l.mu.Unlock()
+	l.disk.index.truncate(l.id, 0)
+	if err := l.disk.index.updateNow(l.id, l.describe); err != nil {
+		return l.fail(err)
 	}
+	if err := l.removeNewestFirst(gone); err != nil {
+		return err
+	}
+	s, h, err := l.createSegment(offset)
+	if err != nil {
+		return l.fail(fmt.Errorf("creating %s: %w", segmentName(offset), err))
+	}
+	l.disk.files.release(h)
+	l.mu.Lock()
+	l.segments = []*segment{s}
+	l.mu.Unlock()
+	l.disk.index.update(l.id, l.describe)
 	return nil
 }
 

@@ -1,0 +1,413 @@
+package storage
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"slices"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/rs/zerolog"
+)
+
+// crashSeedsEnv raises the number of seeds that TestCrashModel runs.
+const crashSeedsEnv = "HIGHWATER_CRASH_SEEDS"
+
+// crashSeedEnv runs one seed only.
+const crashSeedEnv = "HIGHWATER_CRASH_SEED"
+
+// TestCrashModel drives a log over a file system that crashes at any operation,
+// again and again, and compares what is there afterwards with what was promised:
+// every record below the last successful Sync is there once, in order and equal;
+// nothing else is there but a prefix of what was appended behind it (F41, F44,
+// F48, F51, V27, V28).
+func TestCrashModel(t *testing.T) {
+	first, seeds := uint64(1), uint64(150)
+	if s, err := strconv.ParseUint(os.Getenv(crashSeedsEnv), 10, 32); err == nil {
+		seeds = s
+	}
+	if s, err := strconv.ParseUint(os.Getenv(crashSeedEnv), 10, 64); err == nil {
+		first, seeds = s, 1
+	}
+	rare := map[string]int{}
+	for seed := first; seed < first+seeds; seed++ {
+		m := newCrashModel(t, seed)
+		m.run()
+		for k, n := range m.rare {
+			rare[k] += n
+		}
+		if t.Failed() {
+			return
+		}
+	}
+	t.Logf("what happened in %d seeds: %v", seeds, rare)
+	if seeds >= 100 {
+		// A run in which none of these happened proves little.
+		for _, k := range []string{"crash", "crash in recovery", "torn tail cut", "unsynced tail kept", "index lost", "index older", "truncated", "start advanced", "retained", "disk full", "clean close", "nothing scanned"} {
+			if rare[k] == 0 {
+				t.Errorf("%q never happened", k)
+			}
+		}
+	}
+}
+
+// crashModel is what must be in the log, and what may be.
+type crashModel struct {
+	t    *testing.T
+	seed uint64
+	rng  *rand.Rand
+	fs   *memFS
+	ix   *memIndex
+	log  *Log
+	cfg  LogConfig
+	mode Fsync
+	now  int64
+
+	records  []modelRecord // by offset; what may be there
+	synced   int64         // what must be there, exclusive
+	start    int64         // the largest start ever asked for
+	next     int           // number for the next record
+	epoch    int32
+	old      map[PartitionID]*memIndexed // an older copy of the index
+	rare     map[string]int
+	history  []string
+	openedAt int
+}
+
+type modelRecord struct {
+	number int
+	base   int64 // of its batch
+	epoch  int32
+}
+
+func newCrashModel(t *testing.T, seed uint64) *crashModel {
+	rng := rand.New(rand.NewPCG(seed, 0x68777772))
+	m := &crashModel{t: t, seed: seed, rng: rng, mode: FsyncCommit, now: 1_000_000, epoch: 1, rare: map[string]int{}}
+	m.cfg = LogConfig{SegmentBytes: []int64{400, 1000, 6000, 60000}[rng.IntN(4)], RetentionBytes: -1, RetentionAge: -1}
+	if rng.IntN(3) == 0 {
+		m.cfg.RetentionBytes = 5000
+	}
+	if rng.IntN(4) == 0 {
+		m.cfg.SegmentAge = time.Second
+	}
+	if rng.IntN(5) == 0 {
+		m.mode = []Fsync{FsyncInterval, FsyncNever}[rng.IntN(2)]
+	}
+	m.fs = newMemFS(rng)
+	m.fs.now = func() time.Time { return time.UnixMilli(m.now) }
+	m.ix = newMemIndex(m.fs)
+	return m
+}
+
+func (m *crashModel) fatalf(format string, args ...any) {
+	m.t.Helper()
+	for _, h := range m.history {
+		m.t.Log(h)
+	}
+	m.t.Fatalf("seed %d (%s=%d): %s", m.seed, crashSeedEnv, m.seed, fmt.Sprintf(format, args...))
+}
+
+func (m *crashModel) note(format string, args ...any) {
+	m.history = append(m.history, fmt.Sprintf(format, args...))
+}
+
+func (m *crashModel) run() {
+	for range 2 + m.rng.IntN(4) {
+		m.fs.crashAt = 0
+		if m.rng.IntN(8) > 0 {
+			m.fs.crashAt = m.fs.ops + 1 + m.rng.IntN(60)
+		}
+		m.open()
+		for range m.rng.IntN(40) {
+			if m.fs.crashed || !m.step() {
+				break
+			}
+		}
+		m.crash()
+	}
+	m.fs.crashAt = 0
+	m.open()
+	m.verify()
+	if err := m.log.close(); err != nil {
+		m.fatalf("close: %v", err)
+	}
+}
+
+// open recovers the log, crashing as often as the crash point asks for.
+func (m *crashModel) open() {
+	for {
+		d := newDisk(m.fs, "/d", m.ix, Options{Fsync: m.mode, Now: func() time.Time { return time.UnixMilli(m.now) }, Logger: zerolog.Nop()})
+		d.syncs = make(chan struct{}, 1)
+		scans := m.fs.ops
+		l, err := openLog(d, testID, m.cfg, nil)
+		if err == nil {
+			m.log = l
+			if scans == m.fs.ops {
+				m.rare["nothing scanned"]++
+			}
+			m.note("opened: [%d, %d), must have %d", l.StartOffset(), l.WrittenEnd(), m.synced)
+			break
+		}
+		if !m.fs.crashed {
+			m.fatalf("open: %v", err)
+		}
+		m.rare["crash in recovery"]++
+		m.log = nil
+		m.crash()
+	}
+	if !m.fs.crashed {
+		m.verify()
+	}
+}
+
+// verify compares the whole log with the model and takes its end for granted.
+func (m *crashModel) verify() {
+	l := m.log
+	start, end := l.StartOffset(), l.WrittenEnd()
+	switch {
+	case end < m.synced:
+		m.fatalf("the log ends at %d, and %d was synced", end, m.synced)
+	case end > int64(len(m.records)):
+		m.fatalf("the log ends at %d, and only %d were appended", end, len(m.records))
+	case start > m.start:
+		m.fatalf("the log starts at %d, asked for was %d", start, m.start)
+	case l.Lossy():
+		m.fatalf("lossy, damage %v", l.damage)
+	case l.DurableEnd() != end || l.StagedEnd() != end:
+		m.fatalf("durable %d written %d staged %d", l.DurableEnd(), end, l.StagedEnd())
+	}
+	if end > m.synced {
+		m.rare["unsynced tail kept"]++
+	}
+	if end < int64(len(m.records)) {
+		m.rare["torn tail cut"]++
+	}
+	m.records, m.synced = m.records[:end], end
+	m.readAll(start, end, []int{1, 700, 1 << 20}[m.rng.IntN(3)])
+	epochs := l.Epochs()
+	for i, e := range epochs {
+		if e.StartOffset > end || i > 0 && (epochs[i-1].Epoch >= e.Epoch || epochs[i-1].StartOffset >= e.StartOffset) {
+			m.fatalf("epochs %v of a log that ends at %d", epochs, end)
+		}
+	}
+	for o := start; o < end; o++ {
+		i := len(epochs) - 1
+		for i >= 0 && epochs[i].StartOffset > o {
+			i--
+		}
+		if i < 0 || epochs[i].Epoch != m.records[o].epoch {
+			m.fatalf("offset %d is of epoch %d, the epochs are %v", o, m.records[o].epoch, epochs)
+		}
+	}
+}
+
+func (m *crashModel) readAll(offset, end int64, maxBytes int) {
+	for offset < end {
+		res, err := m.log.Read(offset, end, maxBytes, nil)
+		if err != nil {
+			m.fatalf("read at %d of [%d, %d): %v", offset, m.log.StartOffset(), end, err)
+		}
+		next := offset
+		for _, r := range decodeAll(m.t, res.Data) {
+			if r.Offset < offset {
+				continue
+			}
+			if r.Offset != next || number(m.t, r) != m.records[r.Offset].number {
+				m.fatalf("offset %d: found %d at %d, want %d", next, number(m.t, r), r.Offset, m.records[next].number)
+			}
+			next++
+		}
+		if next == offset {
+			m.fatalf("read at %d returned nothing", offset)
+		}
+		offset = next
+	}
+}
+
+// step does one thing to the log; false: it failed, as it may only in a crash.
+func (m *crashModel) step() bool {
+	m.now += int64(m.rng.IntN(400))
+	var err error
+	what := m.rng.IntN(24)
+	switch {
+	case what < 15:
+		err = m.append()
+	case what == 15:
+		m.log.checkpoint()
+	case what == 16:
+		m.ix.commit()
+		if m.rng.IntN(2) == 0 {
+			m.old = cloneIndexed(m.ix.durable)
+		}
+	case what == 17:
+		to := m.log.StartOffset() + m.rng.Int64N(m.log.DurableEnd()-m.log.StartOffset()+1)
+		m.start = max(m.start, to)
+		m.note("advance start to %d", to)
+		if err = m.log.AdvanceStart(to); err == nil {
+			m.rare["start advanced"]++
+		}
+	case what == 18:
+		m.start = max(m.start, m.log.DurableEnd()) // at most; verify only asks for a bound
+		before := m.log.StartOffset()
+		if _, err = m.log.Retain(m.log.DurableEnd()); err == nil && m.log.StartOffset() > before {
+			m.rare["retained"]++
+		}
+	case what == 19:
+		m.epoch++
+		err = m.log.BeginEpoch(m.epoch)
+	case what == 20:
+		err = m.truncate()
+	case what == 21:
+		err = m.log.syncDirty()
+		if err == nil {
+			m.synced = m.log.WrittenEnd()
+		}
+	case what == 22:
+		o := m.log.StartOffset()
+		if end := m.log.WrittenEnd(); end > o {
+			o += m.rng.Int64N(end - o)
+			m.readAll(o, min(o+3, end), 1)
+		}
+	case what == 23:
+		m.fs.room = int64(m.rng.IntN(3000))
+		err = m.append()
+		m.fs.room = -1
+		if errors.Is(err, ErrDiskNearlyFull) {
+			m.rare["disk full"]++
+			err = nil
+		}
+	}
+	if err != nil && !m.fs.crashed {
+		m.fatalf("step %d: %v", what, err)
+	}
+	return err == nil
+}
+
+// append appends with the meaning of acks 0, 1 or -1.
+func (m *crashModel) append() error {
+	var batches []Batch
+	from := m.log.StagedEnd()
+	if from != int64(len(m.records)) {
+		m.fatalf("the next offset is %d, want %d", from, len(m.records))
+	}
+	for range 1 + m.rng.IntN(3) {
+		n := 1 + m.rng.IntN(12)
+		c := []Compression{CompressionNone, CompressionNone, CompressionNone, CompressionGzip, CompressionZstd}[m.rng.IntN(5)]
+		b := makeBatch(m.t, c, m.next, n, m.rng.IntN(1+m.rng.IntN(900)), steady)
+		batches = append(batches, b)
+		base := int64(len(m.records))
+		for i := range n {
+			m.records = append(m.records, modelRecord{m.next + i, base, m.epoch})
+		}
+		m.next += n
+	}
+	st, err := m.log.Stage(batches, m.epoch)
+	if err != nil {
+		return err
+	}
+	acks := m.rng.IntN(3)
+	m.note("append [%d, %d) acks step %d", st.BaseOffset, st.EndOffset, acks)
+	switch acks {
+	case 0:
+	case 1:
+		err = m.log.Write(st)
+	case 2:
+		if err = m.log.Sync(st); err == nil && m.mode == FsyncCommit {
+			m.synced = st.EndOffset
+			if m.log.DurableEnd() < st.EndOffset {
+				m.fatalf("durable end %d after Sync of %d", m.log.DurableEnd(), st.EndOffset)
+			}
+		}
+	}
+	if errors.Is(err, ErrDiskNearlyFull) {
+		// What was refused is nowhere; what was staged before it and not yet
+		// written may have gone with it.
+		end := m.log.StagedEnd()
+		if end > from || end < m.synced {
+			m.fatalf("the log ends at %d after refusing [%d, %d), synced %d", end, st.BaseOffset, st.EndOffset, m.synced)
+		}
+		m.records = m.records[:end]
+	}
+	return err
+}
+
+func (m *crashModel) truncate() error {
+	if err := m.log.syncDirty(); err != nil {
+		return err
+	}
+	start, end := m.log.StartOffset(), m.log.WrittenEnd()
+	m.synced = end
+	to := start + m.rng.Int64N(end-start+1)
+	want := to
+	if to < end {
+		want = max(m.records[to].base, start)
+	}
+	m.note("truncate [%d, %d) to %d", start, end, to)
+	m.synced, m.old = min(m.synced, want), nil
+	if want < start {
+		want = start
+	}
+	got, err := m.log.TruncateTo(to)
+	if err != nil {
+		return err
+	}
+	if got > to || got != want && m.records[to].base >= start {
+		m.fatalf("truncated to %d, want %d", got, want)
+	}
+	if got < to && got == start { // the batch that held the start is gone as a whole
+		m.note("truncated to the start, %d", got)
+	}
+	m.records, m.synced = m.records[:got], got
+	m.rare["truncated"]++
+	return nil
+}
+
+// crash ends the process in some way and makes what the next one finds.
+func (m *crashModel) crash() {
+	clean := false
+	if m.log != nil {
+		if !m.fs.crashed && m.rng.IntN(3) == 0 {
+			end := m.log.StagedEnd()
+			if err := m.log.close(); err == nil {
+				clean, m.synced = true, end
+				m.ix.commit()
+				m.rare["clean close"]++
+			} else if !m.fs.crashed {
+				m.fatalf("close: %v", err)
+			}
+		}
+		m.fs.mu.Lock()
+		m.fs.crashed = true // or goroutines of the dead process would go on
+		m.fs.mu.Unlock()
+		m.log.discard()
+		m.log = nil
+	}
+	m.rare["crash"]++
+	mode := m.rng.IntN(crashModes)
+	m.note("crash, mode %d, clean %v", mode, clean)
+	fs := m.fs.crash(mode)
+	fs.crashAt = 0
+	if m.rng.IntN(3) == 0 {
+		fs.crashAt = 1 + m.rng.IntN(40)
+	}
+	ix := newMemIndex(fs)
+	switch n := m.rng.IntN(8); {
+	case n == 0:
+		m.rare["index lost"]++
+		m.note("index lost")
+	case n == 1 && m.old != nil:
+		m.rare["index older"]++
+		m.note("index older")
+		ix.durable = cloneIndexed(m.old)
+	case n < 4 && mode == crashKeepsAll:
+		ix.durable = cloneIndexed(m.ix.current)
+	default:
+		ix.durable = cloneIndexed(m.ix.durable)
+	}
+	ix.current = cloneIndexed(ix.durable)
+	m.fs, m.ix = fs, ix
+	m.records = slices.Clone(m.records)
+}
