@@ -1,0 +1,565 @@
+package controller
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/uuid"
+	"github.com/hashicorp/raft"
+	"github.com/rs/zerolog"
+)
+
+// machine applies commands by hand, one index after the other.
+type machine struct {
+	t     *testing.T
+	state *State
+	log   [][]byte
+}
+
+func newMachine(t *testing.T) *machine { return &machine{t: t, state: newState()} }
+
+func (m *machine) raw(entry []byte) any {
+	m.log = append(m.log, entry)
+	var res any
+	m.state, _, res = m.state.apply(entry, uint64(len(m.log)))
+	return res
+}
+
+func (m *machine) apply(p payload) any { return m.raw(encode(p)) }
+
+// must applies a command that has to succeed.
+func (m *machine) must(p payload) any {
+	m.t.Helper()
+	res := m.apply(p)
+	if err, ok := res.(error); ok {
+		m.t.Fatalf("%s: %v", p.commandType(), err)
+	}
+	return res
+}
+
+func (m *machine) broker(id int32) *Broker {
+	m.t.Helper()
+	return m.must(&registerBroker{ID: id, Incarnation: uuid.New(), URL: fmt.Sprint("http://b", id), RaftID: fmt.Sprint("r", id)}).(*Broker)
+}
+
+func (m *machine) topic(name string, replicas ...[]int32) *Topic {
+	m.t.Helper()
+	return m.must(&createTopic{Name: name, ID: uuid.New(), Replicas: replicas}).(*Topic)
+}
+
+func (m *machine) partition(name string, i int) Partition {
+	m.t.Helper()
+	t, ok := m.state.Topic(name)
+	if !ok {
+		m.t.Fatalf("no topic %q", name)
+	}
+	return t.Partitions[i]
+}
+
+func TestTopicLifeInTheStateMachine(t *testing.T) {
+	m := newMachine(t)
+	m.broker(1)
+	m.broker(2)
+	id := uuid.New()
+	made := m.must(&createTopic{Name: "a", ID: id, Replicas: [][]int32{{1, 2}, {2, 1}}, Configs: map[string]string{"segment.ms": "5"}}).(*Topic)
+	want := &Topic{Name: "a", ID: id, ReplicationFactor: 2, Configs: map[string]string{"segment.ms": "5"}, Partitions: []Partition{
+		{Replicas: []int32{1, 2}, Leader: 1, ISR: []int32{1, 2}}, {Replicas: []int32{2, 1}, Leader: 2, ISR: []int32{2, 1}}}}
+	if !reflect.DeepEqual(made, want) {
+		t.Fatalf("made %+v, want %+v", made, want)
+	}
+	before := m.state
+
+	altered := m.must(&alterTopic{ID: id, Set: map[string]string{"retention.ms": "7"}, Remove: []string{"segment.ms"}, From: 2, Add: [][]int32{{1, 2}}}).(*Topic)
+	if !reflect.DeepEqual(altered.Configs, map[string]string{"retention.ms": "7"}) || len(altered.Partitions) != 3 {
+		t.Fatalf("altered to %+v", altered)
+	}
+	if !reflect.DeepEqual(altered.Partitions[:2], want.Partitions) {
+		t.Errorf("R87: the old partitions changed: %+v", altered.Partitions[:2])
+	}
+	if old, _ := before.Topic("a"); !reflect.DeepEqual(old, want) {
+		t.Errorf("a State that somebody holds was written to: %+v", old)
+	}
+
+	m.must(&deleteTopic{ID: id})
+	if _, ok := m.state.Topic("a"); ok {
+		t.Error("deleted, and still found by name")
+	}
+	if _, ok := m.state.TopicByID(id); ok {
+		t.Error("deleted, and still found by id")
+	}
+	again := m.topic("a", []int32{1, 2})
+	if again.ID == id || again.Partitions[0].LeaderEpoch != 0 {
+		t.Errorf("F53: made again as %+v", again)
+	}
+}
+
+// Every refused command leaves everything but the index as it was.
+func TestRefusedCommandsChangeNothing(t *testing.T) {
+	setup := func(t *testing.T) (*machine, *Topic, *Broker) {
+		m := newMachine(t)
+		m.must(&initCluster{ClusterID: "c"})
+		m.broker(1)
+		b := m.broker(2)
+		return m, m.topic("a", []int32{1, 2}), b
+	}
+	exists := func(err error) bool { e := (*TopicExistsError)(nil); return errors.As(err, &e) && e.Topic == "a" }
+	conflict := func(err error) bool { e := (*ConflictError)(nil); return errors.As(err, &e) }
+	unknown := func(err error) bool { e := (*UnknownTopicError)(nil); return errors.As(err, &e) }
+	stale := func(err error) bool { e := (*StaleBrokerEpochError)(nil); return errors.As(err, &e) }
+	for name, c := range map[string]struct {
+		cmd  func(*Topic, *Broker) payload
+		want func(error) bool
+	}{
+		"name taken": {func(*Topic, *Broker) payload {
+			return &createTopic{Name: "a", ID: uuid.New(), Replicas: [][]int32{{1}}}
+		}, exists},
+		"id taken": {func(a *Topic, _ *Broker) payload {
+			return &createTopic{Name: "b", ID: a.ID, Replicas: [][]int32{{1}}}
+		}, conflict},
+		"no partitions": {func(*Topic, *Broker) payload { return &createTopic{Name: "b", ID: uuid.New()} }, conflict},
+		"no name": {func(*Topic, *Broker) payload {
+			return &createTopic{ID: uuid.New(), Replicas: [][]int32{{1}}}
+		}, conflict},
+		"unknown broker in the last partition": {func(*Topic, *Broker) payload {
+			return &createTopic{Name: "b", ID: uuid.New(), Replicas: [][]int32{{1, 2}, {2, 9}}}
+		}, conflict},
+		"a replica twice": {func(*Topic, *Broker) payload {
+			return &createTopic{Name: "b", ID: uuid.New(), Replicas: [][]int32{{1, 1}}}
+		}, conflict},
+		"uneven": {func(*Topic, *Broker) payload {
+			return &createTopic{Name: "b", ID: uuid.New(), Replicas: [][]int32{{1, 2}, {1}}}
+		}, conflict},
+		"no replicas": {func(*Topic, *Broker) payload {
+			return &createTopic{Name: "b", ID: uuid.New(), Replicas: [][]int32{{}}}
+		}, conflict},
+		"delete an unknown id":  {func(*Topic, *Broker) payload { return &deleteTopic{ID: uuid.New()} }, unknown},
+		"alter an unknown id":   {func(*Topic, *Broker) payload { return &alterTopic{ID: uuid.New()} }, unknown},
+		"add from another size": {func(a *Topic, _ *Broker) payload { return &alterTopic{ID: a.ID, From: 2, Add: [][]int32{{1, 2}}} }, conflict},
+		"add of another factor, configs too": {func(a *Topic, _ *Broker) payload {
+			return &alterTopic{ID: a.ID, From: 1, Add: [][]int32{{1}}, Set: map[string]string{"x": "y"}}
+		}, conflict},
+		"fence with an old epoch": {func(_ *Topic, b *Broker) payload {
+			return &setBroker{ID: b.ID, Epoch: b.Epoch - 1, Fenced: true}
+		}, stale},
+		"fence a stranger": {func(*Topic, *Broker) payload { return &setBroker{ID: 9, Epoch: 1, Fenced: true} }, stale},
+	} {
+		t.Run(name, func(t *testing.T) {
+			m, a, b := setup(t)
+			before := *m.state
+			err, _ := m.apply(c.cmd(a, b)).(error)
+			if !c.want(err) {
+				t.Fatalf("refused with %v", err)
+			}
+			before.Index++ // all that may differ
+			if m.state.Hash() != before.Hash() {
+				t.Error("the state changed")
+			}
+			if m.state.Incompatible != 0 {
+				t.Error("taken for a newer version's")
+			}
+		})
+	}
+}
+
+func TestR67_EachIncarnationEndsTheFormerOnesLeadership(t *testing.T) {
+	m := newMachine(t)
+	b1, b2 := m.broker(1), m.broker(2)
+	if b1.Epoch != 1 || b2.Epoch != 2 {
+		t.Fatalf("broker epochs %d and %d are not the raft indexes", b1.Epoch, b2.Epoch)
+	}
+	m.topic("a", []int32{1, 2}, []int32{2, 1})
+	m.topic("b", []int32{2, 1})
+	untouched, _ := m.state.Topic("b")
+
+	again := m.broker(1)
+	if again.Epoch != 5 {
+		t.Errorf("new incarnation got epoch %d", again.Epoch)
+	}
+	if p := m.partition("a", 0); p.LeaderEpoch != 1 || p.PartitionEpoch != 1 || p.Leader != 1 {
+		t.Errorf("R2: led partition is %+v", p)
+	}
+	if p := m.partition("a", 1); p.LeaderEpoch != 0 || p.PartitionEpoch != 0 {
+		t.Errorf("a partition that it doesn't lead changed: %+v", p)
+	}
+	if b, _ := m.state.Topic("b"); b != untouched {
+		t.Error("a topic of which it leads nothing was copied")
+	}
+	// The same incarnation once more, such as a proposal repeated after a time-out.
+	hash := m.state.Hash()
+	same := m.must(&registerBroker{ID: 1, Incarnation: again.Incarnation, URL: "elsewhere"}).(*Broker)
+	if same.Epoch != 5 || same.URL == "elsewhere" || m.partition("a", 0).LeaderEpoch != 1 {
+		t.Errorf("the same incarnation changed something: %+v", same)
+	}
+	if m.state.Hash() == hash {
+		t.Error("the hash doesn't cover the index")
+	}
+}
+
+func TestR69_FencingMovesLeadersAndUnfencingGivesBack(t *testing.T) {
+	m := newMachine(t)
+	b1, b2, b3 := m.broker(1), m.broker(2), m.broker(3)
+	m.topic("a", []int32{1, 2, 3})
+	m.topic("solo", []int32{1})
+
+	m.must(&setBroker{ID: 2, Epoch: b2.Epoch, Draining: true})
+	if p := m.partition("a", 0); p.PartitionEpoch != 0 {
+		t.Errorf("draining a follower changed %+v", p)
+	}
+	m.must(&setBroker{ID: 1, Epoch: b1.Epoch, Fenced: true})
+	if p := m.partition("a", 0); p.Leader != 3 || p.LeaderEpoch != 1 || p.PartitionEpoch != 1 || !slices.Equal(p.ISR, []int32{2, 3}) {
+		t.Errorf("after fencing 1 with 2 draining: %+v", p)
+	}
+	if p := m.partition("solo", 0); p.Leader != NoLeader || p.LeaderEpoch != 1 || !slices.Equal(p.ISR, []int32{1}) {
+		t.Errorf("the last of the ISR stays in it: %+v", p)
+	}
+	m.must(&setBroker{ID: 3, Epoch: b3.Epoch, Fenced: true})
+	if p := m.partition("a", 0); p.Leader != NoLeader || p.LeaderEpoch != 2 || !slices.Equal(p.ISR, []int32{2}) {
+		t.Errorf("R76: a draining broker was elected, or a fenced one stayed: %+v", p)
+	}
+	m.must(&setBroker{ID: 1, Epoch: b1.Epoch})
+	if p := m.partition("a", 0); p.Leader != NoLeader {
+		t.Errorf("elected outside the ISR: %+v", p)
+	}
+	if p := m.partition("solo", 0); p.Leader != 1 || p.LeaderEpoch != 2 {
+		t.Errorf("R80: %+v", p)
+	}
+	m.must(&setBroker{ID: 2, Epoch: b2.Epoch})
+	if p := m.partition("a", 0); p.Leader != 2 || p.LeaderEpoch != 3 {
+		t.Errorf("R80: %+v", p)
+	}
+	// A leader that drains with nobody to take over goes on.
+	m.must(&setBroker{ID: 2, Epoch: b2.Epoch, Draining: true})
+	if p := m.partition("a", 0); p.Leader != 2 || p.LeaderEpoch != 3 {
+		t.Errorf("R75: %+v", p)
+	}
+	// A topic made now has nobody fenced in its ISR (R88).
+	if a := m.topic("late", []int32{3, 1}); !slices.Equal(a.Partitions[0].ISR, []int32{1}) || a.Partitions[0].Leader != 1 {
+		t.Errorf("R88: %+v", a.Partitions[0])
+	}
+}
+
+func TestWhatIsNotUnderstoodIsNeverSkippedSilently(t *testing.T) {
+	for name, entry := range map[string]string{
+		"unknown type":        `{"v":1,"t":"elect_king","d":{}}`,
+		"newer version":       `{"v":2,"t":"init_cluster","d":{"cluster_id":"x"}}`,
+		"no version":          `{"t":"init_cluster","d":{"cluster_id":"x"}}`,
+		"unknown member":      `{"v":1,"t":"init_cluster","d":{"cluster_id":"x","mood":"good"}}`,
+		"unknown outer":       `{"v":1,"t":"init_cluster","d":{"cluster_id":"x"},"z":1}`,
+		"bytes after the end": `{"v":1,"t":"init_cluster","d":{"cluster_id":"x"}}{}`,
+		"not JSON":            "\x00\x01",
+		"no data":             `{"v":1,"t":"init_cluster"}`,
+		"empty":               ``,
+	} {
+		t.Run(name, func(t *testing.T) {
+			m := newMachine(t)
+			m.broker(1)
+			err := (*IncompatibleError)(nil)
+			if res, _ := m.raw([]byte(entry)).(error); !errors.As(res, &err) || err.Index != 2 {
+				t.Fatalf("result is %v", res)
+			}
+			if m.state.Incompatible != 2 || m.state.ClusterID != "" {
+				t.Errorf("state: incompatible at %d, cluster %q", m.state.Incompatible, m.state.ClusterID)
+			}
+			m.raw([]byte(entry))
+			m.must(&initCluster{ClusterID: "y"})
+			if m.state.Incompatible != 2 || m.state.ClusterID != "y" {
+				t.Errorf("later: incompatible at %d, cluster %q", m.state.Incompatible, m.state.ClusterID)
+			}
+			f := newFSM(zerolog.Nop())
+			f.ApplyBatch(entries(m.log, 0))
+			if _, err := f.Snapshot(); err == nil {
+				t.Error("a snapshot of a state that lacks a command: the log would be thrown away")
+			}
+			select {
+			case <-f.incompatible:
+			default:
+				t.Error("nobody was told")
+			}
+		})
+	}
+}
+
+func entries(log [][]byte, from int) []*raft.Log {
+	out := []*raft.Log{}
+	for i := from; i < len(log); i++ {
+		out = append(out, &raft.Log{Index: uint64(i + 1), Type: raft.LogCommand, Data: log[i]})
+	}
+	return out
+}
+
+// randomLog makes a log of commands that mostly make sense.
+func randomLog(t *testing.T, r *rand.Rand, n int) *machine {
+	m := newMachine(t)
+	id := func() (u uuid.UUID) {
+		for i := range u {
+			u[i] = byte(r.Uint32())
+		}
+		return u
+	}
+	m.must(&initCluster{ClusterID: "c"})
+	for b := range int32(4) {
+		m.must(&registerBroker{ID: b, Incarnation: id(), URL: "u"})
+	}
+	for range n {
+		var some *Topic
+		for topic := range m.state.Topics() {
+			if some == nil || r.IntN(3) == 0 {
+				some = topic
+			}
+		}
+		switch k := r.IntN(10); {
+		case k < 4 || some == nil:
+			c := &createTopic{Name: fmt.Sprint("t", r.IntN(30)), ID: id(), Configs: map[string]string{}}
+			for range 1 + r.IntN(5) {
+				first := int32(r.IntN(4))
+				second := (first + 1 + int32(r.IntN(3))) % 4
+				if r.IntN(20) == 0 {
+					second = int32(r.IntN(5)) // maybe no broker, or the first
+				}
+				c.Replicas = append(c.Replicas, []int32{first, second})
+			}
+			for i := range r.IntN(4) {
+				c.Configs[fmt.Sprint("k", i)] = fmt.Sprint(r.Uint32())
+			}
+			m.apply(c)
+		case k < 6:
+			m.apply(&alterTopic{ID: some.ID, From: len(some.Partitions) - r.IntN(2), Add: [][]int32{{0, 1}},
+				Set: map[string]string{"z": fmt.Sprint(r.Uint32()), "k1": "x"}, Remove: []string{"k0", "k2"}})
+		case k < 7 && r.IntN(2) == 0:
+			m.apply(&deleteTopic{ID: some.ID})
+		case k < 8:
+			m.apply(&registerBroker{ID: int32(r.IntN(4)), Incarnation: id()})
+		default:
+			b := m.state.Brokers[int32(r.IntN(4))]
+			m.apply(&setBroker{ID: b.ID, Epoch: b.Epoch - int64(r.IntN(2)), Fenced: r.IntN(2) == 0, Draining: r.IntN(3) == 0})
+		}
+	}
+	return m
+}
+
+// V32: the same log gives the same hash at every index, whether it is applied
+// one by one, in batches, or from a snapshot taken anywhere on.
+func TestV32_SameLogSameHash(t *testing.T) {
+	for seed := range uint64(8) {
+		r := rand.New(rand.NewPCG(seed, 7))
+		m := randomLog(t, r, 150)
+		hashes := make([][32]byte, len(m.log)+1)
+		s := newState()
+		hashes[0] = s.Hash()
+		snapshots := make([]*bytes.Buffer, len(m.log)+1)
+		for i, entry := range m.log {
+			s, _, _ = s.apply(entry, uint64(i+1))
+			hashes[i+1] = s.Hash()
+			snapshots[i+1] = &bytes.Buffer{}
+			if err := writeSnapshot(snapshots[i+1], s); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if s.Hash() != m.state.Hash() {
+			t.Fatalf("seed %d: two runs differ", seed)
+		}
+		seen := map[[32]byte]int{}
+		for i, h := range hashes {
+			if j, ok := seen[h]; ok {
+				t.Fatalf("seed %d: indexes %d and %d have one hash", seed, j, i)
+			}
+			seen[h] = i
+		}
+		for range 20 {
+			at := 1 + r.IntN(len(m.log))
+			f := newFSM(zerolog.Nop())
+			if err := f.Restore(io.NopCloser(bytes.NewReader(snapshots[at].Bytes()))); err != nil {
+				t.Fatalf("seed %d: snapshot at %d: %v", seed, at, err)
+			}
+			if f.state.Load().Hash() != hashes[at] {
+				t.Fatalf("seed %d: snapshot at %d restores to another state", seed, at)
+			}
+			for at < len(m.log) {
+				n := min(1+r.IntN(20), len(m.log)-at)
+				f.ApplyBatch(entries(m.log[:at+n], at))
+				at += n
+				if f.state.Load().Hash() != hashes[at] {
+					t.Fatalf("seed %d: diverged at %d", seed, at)
+				}
+			}
+			if err := checkInvariants(f.state.Load()); err != nil {
+				t.Fatalf("seed %d: %v", seed, err)
+			}
+		}
+	}
+}
+
+// checkInvariants holds V18 and V19 against a state, and its two trees and sum
+// against one another.
+func checkInvariants(s *State) error {
+	sum, n := uint64(0), 0
+	for t := range s.Topics() {
+		n++
+		sum += t.hash()
+		if byID, ok := s.TopicByID(t.ID); !ok || byID != t {
+			return fmt.Errorf("topic %s is not what its id leads to", t.Name)
+		}
+		for i, p := range t.Partitions {
+			if p.Leader != NoLeader && !slices.Contains(p.ISR, p.Leader) {
+				return fmt.Errorf("%s-%d: leader %d is not in the ISR %v", t.Name, i, p.Leader, p.ISR)
+			}
+			if p.Leader != NoLeader && s.Brokers[p.Leader].Fenced {
+				return fmt.Errorf("%s-%d: leader %d is fenced", t.Name, i, p.Leader)
+			}
+			if p.LeaderEpoch > p.PartitionEpoch {
+				return fmt.Errorf("R2: %s-%d: leader epoch %d, partition epoch %d", t.Name, i, p.LeaderEpoch, p.PartitionEpoch)
+			}
+			for _, id := range p.ISR {
+				if !slices.Contains(p.Replicas, id) {
+					return fmt.Errorf("%s-%d: %d of the ISR is no replica", t.Name, i, id)
+				}
+			}
+		}
+	}
+	if n != s.TopicCount() || n != s.byID.Len() || sum != s.topicsSum {
+		return fmt.Errorf("%d topics by name, %d by id, counted %d; sum %x, counted %x", s.TopicCount(), s.byID.Len(), n, s.topicsSum, sum)
+	}
+	return nil
+}
+
+// The hash covers every member of the state: one changed anywhere changes it.
+func TestHashCoversEverything(t *testing.T) {
+	m := newMachine(t)
+	m.must(&initCluster{ClusterID: "c"})
+	m.broker(1)
+	m.topic("a", []int32{1})
+	base := m.state.Hash()
+	topic, _ := m.state.Topic("a")
+	change := func(edit func(*Topic)) *State {
+		next := *topic
+		next.Partitions = slices.Clone(topic.Partitions)
+		edit(&next)
+		e := newEdit(m.state, m.state.Index)
+		e.putTopic(&next)
+		return e.finish()
+	}
+	broker := func(edit func(*Broker)) *State {
+		next := *m.state.Brokers[1]
+		edit(&next)
+		e := newEdit(m.state, m.state.Index)
+		e.putBroker(&next)
+		return e.finish()
+	}
+	other := *m.state
+	other.ClusterID = "d"
+	for name, s := range map[string]*State{
+		"cluster id":      &other,
+		"configs":         change(func(t *Topic) { t.Configs = map[string]string{"a": "b"} }),
+		"leader":          change(func(t *Topic) { t.Partitions[0].Leader = NoLeader }),
+		"leader epoch":    change(func(t *Topic) { t.Partitions[0].LeaderEpoch++ }),
+		"partition epoch": change(func(t *Topic) { t.Partitions[0].PartitionEpoch++ }),
+		"isr":             change(func(t *Topic) { t.Partitions[0].ISR = nil }),
+		"replicas":        change(func(t *Topic) { t.Partitions[0].Replicas = []int32{1, 2} }),
+		"url":             broker(func(b *Broker) { b.URL = "x" }),
+		"fenced":          broker(func(b *Broker) { b.Fenced = true }),
+		"draining":        broker(func(b *Broker) { b.Draining = true }),
+		"raft id":         broker(func(b *Broker) { b.RaftID = "x" }),
+		"epoch":           broker(func(b *Broker) { b.Epoch++ }),
+		"incarnation":     broker(func(b *Broker) { b.Incarnation = uuid.New() }),
+	} {
+		if s.Hash() == base {
+			t.Errorf("%s is not in the hash", name)
+		}
+	}
+}
+
+func TestSnapshotsThatLackSomethingAreRefused(t *testing.T) {
+	m := randomLog(t, rand.New(rand.NewPCG(1, 1)), 200)
+	var whole bytes.Buffer
+	if err := writeSnapshot(&whole, m.state); err != nil {
+		t.Fatal(err)
+	}
+	lines := strings.SplitAfter(strings.TrimSuffix(whole.String(), "\n"), "\n")
+	if len(lines) < 8 {
+		t.Fatalf("only %d lines", len(lines))
+	}
+	try := func(what, data string) {
+		t.Helper()
+		f := newFSM(zerolog.Nop())
+		before := f.state.Load()
+		if err := f.Restore(io.NopCloser(strings.NewReader(data))); err == nil {
+			t.Errorf("%s: accepted", what)
+		}
+		if f.state.Load() != before {
+			t.Errorf("%s: the state was replaced", what)
+		}
+	}
+	for n := range lines {
+		try(fmt.Sprint("cut off after line ", n), strings.Join(lines[:n], ""))
+	}
+	try("a topic less", strings.Join(slices.Delete(slices.Clone(lines), len(lines)-2, len(lines)-1), ""))
+	try("newer version", strings.Replace(whole.String(), `"v":1`, `"v":2`, 1))
+	try("other config", strings.Replace(whole.String(), `"k1":"`, `"k1":"9`, 1))
+}
+
+// A topic's JSON is part of what all members must agree on: its shape is frozen.
+func TestTopicJSONIsFrozen(t *testing.T) {
+	topic := Topic{Name: "a", ID: uuid.MustParse("00000000-0000-0000-0000-000000000001"), ReplicationFactor: 1,
+		Configs: map[string]string{"b": "2", "a": "1"}, Partitions: []Partition{{Replicas: []int32{1}, Leader: 1, LeaderEpoch: 2, PartitionEpoch: 3, ISR: []int32{1}}}}
+	data, err := json.Marshal(&topic)
+	want := `{"name":"a","id":"00000000-0000-0000-0000-000000000001","factor":1,"configs":{"a":"1","b":"2"},"partitions":[{"replicas":[1],"leader":1,"leader_epoch":2,"partition_epoch":3,"isr":[1]}]}`
+	if err != nil || string(data) != want {
+		t.Errorf("%v: %s", err, data)
+	}
+	if h := topic.hash(); h != topic.hash() {
+		t.Errorf("hash changes: %x", h)
+	}
+}
+
+func TestFeedTellsWhatChangedAndOnlyThat(t *testing.T) {
+	f := newFSM(zerolog.Nop())
+	c := &Controller{fsm: f}
+	m := newMachine(t)
+	m.broker(1)
+	a, b := m.topic("a", []int32{1}), m.topic("b", []int32{1})
+	f.ApplyBatch(entries(m.log, 0))
+
+	cur := c.Watch()
+	if s, _, jump := cur.Next(); !jump || s.TopicCount() != 2 {
+		t.Fatalf("the first look: jump %v, %d topics", jump, s.TopicCount())
+	}
+	if _, ids, jump := cur.Next(); jump || len(ids) != 0 {
+		t.Fatalf("nothing happened, told %v %v", ids, jump)
+	}
+	select {
+	case <-cur.Ready():
+		t.Fatal("ready without news")
+	default:
+	}
+	changed := c.Changed()
+	n := len(m.log)
+	m.must(&alterTopic{ID: a.ID, Set: map[string]string{"x": "1"}})
+	m.must(&alterTopic{ID: a.ID, Set: map[string]string{"x": "2"}})
+	m.must(&deleteTopic{ID: b.ID})
+	f.ApplyBatch(entries(m.log[:n+1], n))
+	f.ApplyBatch(entries(m.log, n+1))
+	<-changed
+	<-cur.Ready()
+	s, ids, jump := cur.Next()
+	if jump || !slices.Equal(ids, []uuid.UUID{a.ID, b.ID}) || s.TopicCount() != 1 {
+		t.Errorf("told %v, jump %v", ids, jump)
+	}
+	var buf bytes.Buffer
+	if err := writeSnapshot(&buf, m.state); err != nil {
+		t.Fatal(err)
+	}
+	if err := f.Restore(io.NopCloser(&buf)); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, jump := cur.Next(); !jump {
+		t.Error("K10: a restored snapshot is a jump")
+	}
+}
