@@ -96,6 +96,11 @@ func (s *sink) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
+// SetReadDeadline and SetWriteDeadline are there as on a real connection.
+func (*sink) SetReadDeadline(time.Time) error { return nil }
+
+func (*sink) SetWriteDeadline(time.Time) error { return nil }
+
 func (s *sink) reset() {
 	clear(s.header)
 	s.status, s.bytes, s.kept = 0, 0, s.kept[:0]
