@@ -38,8 +38,7 @@ const (
 )
 
 // indexOptions of every opening of an index file. NoSync stays false (S11). The
-// freelist isn't stored but found from the tree at open: it is one thing less
-// that can be damaged, and a commit writes less.
+// freelist isn't written at each commit, but at a clean close (setGeneration).
 func indexOptions() *bbolt.Options {
 	return &bbolt.Options{
 		Timeout:         indexLockTimeout,
@@ -238,10 +237,13 @@ func installIndex(dir string) error {
 	return syncDir(dir)
 }
 
-// setGeneration stores the generation, durably.
-func (ix *index) setGeneration(generation uint64) error {
+// setGeneration stores the generation, durably. The last commit of a clean run
+// also stores the list of free pages, which the next open would else make by
+// looking at every page once more; an unclean one has to.
+func (ix *index) setGeneration(generation uint64, last bool) error {
 	<-ix.writing
 	defer func() { ix.writing <- struct{}{} }()
+	ix.db.NoFreelistSync = !last
 	err := ix.db.Update(func(tx *bbolt.Tx) error {
 		return tx.Bucket(bucketStore).Put(keyGeneration, appendGeneration(nil, generation))
 	})

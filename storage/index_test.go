@@ -3,6 +3,7 @@ package storage
 import (
 	"bytes"
 	"cmp"
+	"errors"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -26,6 +27,18 @@ func testIndex(t testing.TB, dir string) *index {
 	return ix
 }
 
+// memoryDir is a directory in memory, where there is one, for tests that open and
+// sync a lot and don't ask anything of the disk.
+func memoryDir(t *testing.T) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("/dev/shm", "storage-test-")
+	if err != nil {
+		return t.TempDir()
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	return dir
+}
+
 func testPartition(n int) PartitionID {
 	return PartitionID{Topic: uuid.NewSHA1(uuid.NameSpaceOID, []byte{byte(n / 3)}), Partition: int32(n % 3)}
 }
@@ -42,7 +55,7 @@ type indexModel struct {
 func TestIndexAgainstModel(t *testing.T) {
 	for seed := range uint64(10) {
 		rng := rand.New(rand.NewPCG(seed, 1))
-		dir := t.TempDir()
+		dir := memoryDir(t)
 		ix := testIndex(t, dir)
 		models := map[PartitionID]*indexModel{}
 		for step := range 300 {
@@ -206,7 +219,7 @@ func TestIndexMetaKeepsEveryField(t *testing.T) {
 }
 
 // filledIndex makes an index file with entries of several logs and returns its bytes.
-func filledIndex(t *testing.T, rng *rand.Rand, logs int) []byte {
+func filledIndex(t *testing.T, rng *rand.Rand, logs int, freelist bool) []byte {
 	t.Helper()
 	dir := t.TempDir()
 	ix := testIndex(t, dir)
@@ -226,6 +239,9 @@ func filledIndex(t *testing.T, rng *rand.Rand, logs int) []byte {
 			t.Fatal(err)
 		}
 	}
+	if err := ix.setGeneration(0, freelist); err != nil {
+		t.Fatal(err)
+	}
 	if err := ix.close(); err != nil {
 		t.Fatal(err)
 	}
@@ -240,66 +256,84 @@ func filledIndex(t *testing.T, rng *rand.Rand, logs int) []byte {
 	return data[:facts.pages*indexPageSize] // without the sparse rest
 }
 
-// TestF43_FlippedBitsInTheIndex flips bits all over the index file. Whatever is
-// hit, the index opens, and what it still knows is what was written: damage may
-// cost knowledge, it never makes any up.
+// TestF43_FlippedBitsInTheIndex flips bits all over the index file, as a killed
+// and as a closed run leave it. Whatever is hit, the index opens, and what it
+// still knows is what was written: damage may cost knowledge, it never makes any up.
 func TestF43_FlippedBitsInTheIndex(t *testing.T) {
-	rng := rand.New(rand.NewPCG(43, 43))
-	const logs = 6
-	good := filledIndex(t, rng, logs)
-	truth := map[PartitionID]logMeta{}
-	reference, _ := openIndexBytes(t, good)
-	for n := range logs {
-		truth[testPartition(n)], _ = reference.meta(testPartition(n))
-	}
-	rounds := 4
-	if testing.Short() {
-		rounds = 1
-	}
-	rebuilt, noticed := 0, 0
-	for page := 0; page < len(good)/indexPageSize; page++ {
-		for round := range rounds {
-			bad := bytes.Clone(good)
-			for range 1 + round/2 {
-				at := page * indexPageSize
-				if rng.IntN(2) == 0 { // headers and elements are at the front
-					at += rng.IntN(512)
-				} else {
-					at += rng.IntN(indexPageSize)
+	for _, closed := range []bool{false, true} {
+		rng := rand.New(rand.NewPCG(43, 43))
+		const logs = 6
+		good := filledIndex(t, rng, logs, closed)
+		truth := map[PartitionID]logMeta{}
+		reference, _ := openIndexBytes(t, good)
+		for n := range logs {
+			truth[testPartition(n)], _ = reference.meta(testPartition(n))
+		}
+		rounds := 3
+		if testing.Short() {
+			rounds = 1
+		}
+		rebuilt, noticed := 0, 0
+		for page := 0; page < len(good)/indexPageSize; page++ {
+			for round := range rounds {
+				wasRebuilt, lost := openFlipped(t, flipBits(rng, good, page, 1+round/2), truth)
+				if wasRebuilt {
+					rebuilt++
 				}
-				bad[at] ^= 1 << rng.IntN(8)
-			}
-			ix, dir := openIndexBytes(t, bad)
-			lost := false
-			for n := range logs {
-				lost = checkAgainstTruth(t, ix, testPartition(n), truth[testPartition(n)]) || lost
-			}
-			if err := ix.updateNow(testPartition(1), func(m *logMeta) { m.HighWatermark++ }); err != nil {
-				t.Fatalf("page %d: write after damage: %v", page, err)
-			}
-			if err := ix.close(); err != nil {
-				t.Fatal(err)
-			}
-			if _, err := os.Stat(filepath.Join(dir, damagedPrefix+"1")); err == nil {
-				rebuilt++
-			}
-			if lost {
-				noticed++
-			}
-			if err := os.RemoveAll(dir); err != nil {
-				t.Fatal(err)
+				if lost {
+					noticed++
+				}
 			}
 		}
+		t.Logf("closed %v: %d pages, %d files rebuilt, %d lost something", closed, len(good)/indexPageSize, rebuilt, noticed)
+		if rebuilt == 0 || noticed <= rebuilt {
+			t.Fatal("the damage never bit, in structure or in an entry")
+		}
 	}
-	t.Logf("%d pages, %d files rebuilt, %d lost something", len(good)/indexPageSize, rebuilt, noticed)
-	if rebuilt == 0 || noticed <= rebuilt {
-		t.Fatal("the damage never bit, in structure or in an entry")
+}
+
+// flipBits returns a copy of data with bits of one page flipped, half of them
+// near its front, where the figures are.
+func flipBits(rng *rand.Rand, data []byte, page, bits int) []byte {
+	bad := bytes.Clone(data)
+	for range bits {
+		at := page * indexPageSize
+		if rng.IntN(2) == 0 {
+			at += rng.IntN(512)
+		} else {
+			at += rng.IntN(indexPageSize)
+		}
+		bad[at] ^= 1 << rng.IntN(8)
 	}
+	return bad
+}
+
+// openFlipped opens a damaged file, asks it for everything, and writes to it.
+func openFlipped(t *testing.T, bad []byte, truth map[PartitionID]logMeta) (rebuilt, lost bool) {
+	t.Helper()
+	ix, dir := openIndexBytes(t, bad)
+	for id, m := range truth {
+		lost = checkAgainstTruth(t, ix, id, m) || lost
+	}
+	if err := ix.updateNow(testPartition(1), func(m *logMeta) { m.HighWatermark++ }); err != nil {
+		t.Fatalf("write after damage: %v", err)
+	}
+	if err := ix.close(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := checkIndexFile(filepath.Join(dir, indexFileName)); err != nil {
+		t.Fatalf("damaged by a write after damage: %v", err)
+	}
+	_, err := os.Stat(filepath.Join(dir, damagedPrefix+"1"))
+	if err := os.RemoveAll(dir); err != nil {
+		t.Fatal(err)
+	}
+	return err == nil, lost
 }
 
 func openIndexBytes(t *testing.T, data []byte) (*index, string) {
 	t.Helper()
-	dir := t.TempDir()
+	dir := memoryDir(t)
 	if err := os.WriteFile(filepath.Join(dir, indexFileName), data, 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -331,4 +365,40 @@ func checkAgainstTruth(t *testing.T, ix *index, id PartitionID, truth logMeta) (
 		}
 	}
 	return lost
+}
+
+// FuzzIndexFile overwrites a stretch of an index file with arbitrary bytes: the
+// check finds it or not, but neither panics nor asks for impossible memory.
+func FuzzIndexFile(f *testing.F) {
+	dir := f.TempDir()
+	ix := testIndex(f, dir)
+	for n := range 3 {
+		ix.addOffsets(testPartition(n), []indexEntry{{Offset: 10}, {Offset: 20, Position: 7}})
+		ix.update(testPartition(n), func(m *logMeta) { m.Segments = make([]segmentMeta, 1000) })
+	}
+	if err := errors.Join(ix.flush(), ix.setGeneration(1, true), ix.close()); err != nil {
+		f.Fatal(err)
+	}
+	good, err := os.ReadFile(filepath.Join(dir, indexFileName))
+	if err != nil {
+		f.Fatal(err)
+	}
+	good = bytes.TrimRight(good, "\x00")
+	good = append(good, make([]byte, -len(good)&(indexPageSize-1))...)
+	for page := range len(good) / indexPageSize {
+		f.Add(uint32(page*indexPageSize), []byte{1, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff}, false)
+		f.Add(uint32(page*indexPageSize+pageHeaderSize), []byte{0xff, 0xff, 0xff, 0x7f}, true)
+	}
+	f.Fuzz(func(t *testing.T, at uint32, stretch []byte, truncate bool) {
+		data := bytes.Clone(good)
+		at %= uint32(len(data))
+		copy(data[at:], stretch)
+		if truncate {
+			data = data[:at]
+		}
+		w := indexWalk{file: bytes.NewReader(data), size: uint64(len(data))}
+		if err := w.run(); err == nil && w.facts.pages == 0 {
+			t.Fatal("no pages and no error")
+		}
+	})
 }

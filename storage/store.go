@@ -190,16 +190,16 @@ func (s *Store) open() error {
 		identity.DirectoryID = uuid.NewString()
 	}
 	s.identity = identity
-	return s.raiseGeneration(stored)
+	return s.raiseGeneration(stored, false)
 }
 
 // raiseGeneration makes copies of the index that were taken before this moment
-// recognisable; see checkGeneration.
-func (s *Store) raiseGeneration(stored uint64) error {
+// recognisable; see checkGeneration. last: nothing follows but the clean marker.
+func (s *Store) raiseGeneration(stored uint64, last bool) error {
 	s.identityMu.Lock()
 	defer s.identityMu.Unlock()
 	next := max(s.identity.IndexGeneration, stored) + 1
-	if err := s.index.setGeneration(next); err != nil {
+	if err := s.index.setGeneration(next, last); err != nil {
 		return err
 	}
 	s.identity.IndexGeneration = next
@@ -288,7 +288,7 @@ func (s *Store) Close() error {
 	}
 	unclean := len(errs) > 0 || s.Failure() != nil
 	if !unclean {
-		errs = append(errs, s.raiseGeneration(0))
+		errs = append(errs, s.raiseGeneration(0, true))
 	}
 	if err := s.index.close(); err != nil && !unclean {
 		errs = append(errs, err)

@@ -144,7 +144,7 @@ func TestGenerationAfterACrashBetweenItsTwoFiles(t *testing.T) {
 			t.Fatal(err)
 		}
 		ix := testIndexOf(t, copied, identity)
-		if err := ix.setGeneration(c.stored); err != nil {
+		if err := ix.setGeneration(c.stored, true); err != nil {
 			t.Fatal(err)
 		}
 		if err := ix.close(); err != nil {

@@ -34,7 +34,7 @@ func indexDamages() []replaceIndexFile {
 	}
 	return []replaceIndexFile{
 		{"half", rewrite(func(d []byte) []byte { return d[:len(bytes.TrimRight(d, "\x00"))/2] })}, // the end is sparse
-		{"cut inside the pages in use", rewrite(func(d []byte) []byte { return d[:5*4096+17] })},
+		{"cut inside the pages in use", rewrite(func(d []byte) []byte { return d[:3*4096+17] })},
 		{"zeros", rewrite(func(d []byte) []byte { clear(d); return d })},
 		{"ones", rewrite(func(d []byte) []byte { return bytes.Repeat([]byte{0xff}, len(d)) })},
 		{"0 bytes", rewrite(func([]byte) []byte { return nil })},
