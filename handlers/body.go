@@ -83,7 +83,7 @@ func (b *requestBody) fill(x *exchange, r *http.Request, encoding string, limit 
 		return nil
 	}
 	x.touched = true
-	plain := &pacedReader{src: r.Body, rc: http.NewResponseController(x.ResponseWriter), start: time.Now(), left: limit + 1}
+	plain := b.api.paced(x, r, limit+1)
 	size := min(firstBodyBuffer, limit+1)
 	if r.ContentLength >= 0 && encoding == "" {
 		size = r.ContentLength + 1 // one more, so that EOF is seen without growing
@@ -150,7 +150,7 @@ func bodyError(err error, encoding string, limit int64) error {
 	case errors.Is(err, errBodyLimit), errors.Is(err, zstd.ErrDecoderSizeExceeded):
 		return bodyTooLarge(limit)
 	case errors.Is(err, os.ErrDeadlineExceeded):
-		return &requestError{code: codeSlowRequest, detail: fmt.Sprintf("The request body came too slowly: after %s less than %d bytes per second had arrived.", bodyPatience, minBodyRate)}
+		return &requestError{code: codeSlowRequest, detail: fmt.Sprintf("The request body came too slowly: after %s it must come at %d bytes per second or more on the average.", bodyPatience, minBodyRate)}
 	case encoding != "":
 		return malformed("The body is not whole, valid %s.", encoding)
 	}
@@ -220,11 +220,15 @@ func expand(src io.Reader, encoding string) (plain io.Reader, done func(), err e
 // pacedReader reads a body from the connection under a deadline that moves on
 // with what has come, and no further.
 type pacedReader struct {
-	src   io.Reader
-	rc    *http.ResponseController
-	start time.Time
-	read  int64
-	left  int64 // bytes that may still come; also bounds what expands to nothing
+	src  io.Reader
+	rc   *http.ResponseController
+	from time.Time // when all would have to be there if nothing more came
+	read int64
+	left int64 // bytes that may still come; also bounds what expands to nothing
+}
+
+func (a *api) paced(x *exchange, r *http.Request, most int64) *pacedReader {
+	return &pacedReader{src: r.Body, rc: http.NewResponseController(x.ResponseWriter), from: time.Now().Add(a.patience), left: most}
 }
 
 func (p *pacedReader) Read(dst []byte) (int, error) {
@@ -232,7 +236,7 @@ func (p *pacedReader) Read(dst []byte) (int, error) {
 		return 0, errBodyLimit
 	}
 	// A transport without deadlines (a test recorder) has no slow client either.
-	_ = p.rc.SetReadDeadline(p.start.Add(bodyPatience + time.Duration(p.read/minBodyRate)*time.Second))
+	_ = p.rc.SetReadDeadline(p.from.Add(time.Duration(p.read/minBodyRate) * time.Second))
 	n, err := p.src.Read(dst[:min(int64(len(dst)), p.left)])
 	p.read += int64(n)
 	p.left -= int64(n)
@@ -251,7 +255,7 @@ func (a *api) discardBody(x *exchange, r *http.Request) error {
 		return bodyTooLarge(maxIgnoredBody)
 	}
 	x.touched = true
-	p := &pacedReader{src: r.Body, rc: http.NewResponseController(x.ResponseWriter), start: time.Now(), left: maxIgnoredBody + 1}
+	p := a.paced(x, r, maxIgnoredBody+1)
 	n, err := io.Copy(io.Discard, p)
 	p.finish()
 	if n > maxIgnoredBody {

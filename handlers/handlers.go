@@ -60,10 +60,11 @@ func newAPI(cfg Config) *api {
 		cfg.Metrics = prometheus.NewRegistry()
 	}
 	a := &api{
-		cfg:     cfg,
-		metrics: newMetrics(cfg.Metrics),
-		waiters: limit{most: maxWaiters},
-		bodies:  limit{most: max(maxBodyBytesInFlight, 2*cfg.MaxRequestBytes)},
+		cfg:      cfg,
+		patience: bodyPatience,
+		metrics:  newMetrics(cfg.Metrics),
+		waiters:  limit{most: maxWaiters},
+		bodies:   limit{most: max(maxBodyBytesInFlight, 2*cfg.MaxRequestBytes)},
 	}
 	a.metrics.watch(a)
 	a.document = newDocument(cfg.AdvertiseURL)
@@ -75,9 +76,10 @@ func newAPI(cfg Config) *api {
 
 // api is what all handlers share. It is immutable but for its counters.
 type api struct {
-	cfg     Config
-	mux     http.Handler
-	metrics *metrics
+	cfg      Config
+	mux      http.Handler
+	patience time.Duration // with slow request bodies
+	metrics  *metrics
 	// The pages and the written contract, as they are sent.
 	document      *staticFile
 	docs, console *site
