@@ -96,6 +96,7 @@ func (b *requestBody) fill(x *exchange, r *http.Request, encoding string, limit 
 		err = b.readAll(src, limit)
 		done()
 	}
+	x.drained = plain.ended
 	plain.finish()
 	return bodyError(err, encoding, limit)
 }
@@ -225,6 +226,8 @@ type pacedReader struct {
 	from time.Time // when all would have to be there if nothing more came
 	read int64
 	left int64 // bytes that may still come; also bounds what expands to nothing
+	// ended: the source said that this was all.
+	ended bool
 }
 
 func (a *api) paced(x *exchange, r *http.Request, most int64) *pacedReader {
@@ -240,6 +243,7 @@ func (p *pacedReader) Read(dst []byte) (int, error) {
 	n, err := p.src.Read(dst[:min(int64(len(dst)), p.left)])
 	p.read += int64(n)
 	p.left -= int64(n)
+	p.ended = p.ended || err == io.EOF
 	return n, err
 }
 
@@ -257,6 +261,7 @@ func (a *api) discardBody(x *exchange, r *http.Request) error {
 	x.touched = true
 	p := a.paced(x, r, maxIgnoredBody+1)
 	n, err := io.Copy(io.Discard, p)
+	x.drained = p.ended
 	p.finish()
 	if n > maxIgnoredBody {
 		err = errBodyLimit

@@ -189,12 +189,13 @@ var mappings = [...]mapping{
 		return p
 	}),
 	as("replication.NotEnoughReplicasError", func(e *replication.NotEnoughReplicasError, at place) *problem {
-		p := newProblem(codeNotEnoughReplicas, fmt.Sprintf("Partition %s-%d has %d in-sync replicas; min.insync.replicas is %d.", e.Topic, e.Partition, e.InSync, e.Min),
-			fmt.Sprintf("Send it again after a follower has caught up: curl %s/partitions/%d", at.topicURL(e.Topic), e.Partition))
+		c := codeNotEnoughReplicas
 		if e.Appended {
-			p.class = classOf(codeNotEnoughAfter)
-			p.unknown = true
+			c = codeNotEnoughAfter
 		}
+		p := newProblem(c, fmt.Sprintf("Partition %s-%d has %d in-sync replicas; min.insync.replicas is %d.", e.Topic, e.Partition, e.InSync, e.Min),
+			fmt.Sprintf("Send it again after a follower has caught up: curl %s/partitions/%d", at.topicURL(e.Topic), e.Partition))
+		p.unknown = e.Appended
 		return p
 	}),
 	as("replication.UnexpectedOffsetError", func(e *replication.UnexpectedOffsetError, at place) *problem {

@@ -24,6 +24,7 @@ type exchange struct {
 	status  int    // 0 until the header is written
 	bytes   int64  // of the body so far
 	touched bool   // the request body was read from
+	drained bool   // … to its end
 	err     error  // what a 5xx came from, for the log
 }
 

@@ -161,6 +161,7 @@ type answer struct {
 	status int
 	header http.Header
 	body   []byte
+	closes bool // Connection: close
 }
 
 // request changes a request before it is sent.
@@ -194,7 +195,7 @@ func (b *testBroker) send(r *http.Request) answer {
 	if err != nil {
 		b.t.Fatalf("%s %s: body: %v", r.Method, r.URL, err)
 	}
-	a := answer{t: b.t, status: resp.StatusCode, header: resp.Header, body: data}
+	a := answer{t: b.t, status: resp.StatusCode, header: resp.Header, body: data, closes: resp.Close}
 	if err := loadContract().judge(r, sent, &a); err != nil {
 		b.t.Errorf("%s %s: %d: %v", r.Method, r.URL, a.status, err)
 	}

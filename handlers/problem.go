@@ -143,7 +143,7 @@ func (a *api) fail(w http.ResponseWriter, r *http.Request, err error) {
 	}
 	body := p.append(make([]byte, 0, 1024), x.writes)
 	h["Content-Length"] = []string{strconv.Itoa(len(body))}
-	linger := a.prepareRefusal(x, r)
+	linger := a.prepareRefusal(x, r, p.code)
 	w.WriteHeader(p.code.status())
 	_, _ = w.Write(body) // a client that left gets no answer
 	if linger {
@@ -155,28 +155,40 @@ const (
 	// keepAliveBody is how much of an unread body net/http itself reads away to
 	// keep the connection. A refused request with more is the connection's last.
 	keepAliveBody = 256 << 10
-	// lingerTime bounds how long a refused body is read away, so that a client
-	// that sends all before it reads gets to read the refusal (H22).
-	lingerTime = 10 * time.Second
+	// lingerPart of the patience with slow bodies is how long a refused body is
+	// read away, so that a client that sends all before it reads gets to read the
+	// refusal (H22): 10 s.
+	lingerPart = 3
 )
 
 // prepareRefusal decides what becomes of a request body that a refusal leaves
-// unread. It reports whether lingerOnBody must follow the answer.
-func (a *api) prepareRefusal(x *exchange, r *http.Request) bool {
-	if r.Body == nil || r.Body == http.NoBody || r.ProtoMajor > 1 || r.ContentLength >= 0 && r.ContentLength <= keepAliveBody {
+// unread, all of it under a deadline: a body that never comes must not hold the
+// refusal back (H17). It reports whether lingerOnBody must follow the answer.
+func (a *api) prepareRefusal(x *exchange, r *http.Request, c code) bool {
+	if r.Body == nil || r.Body == http.NoBody || r.ProtoMajor > 1 || x.drained {
 		return false
 	}
 	if !x.touched && strings.EqualFold(r.Header.Get("Expect"), "100-continue") {
 		return false // the client hasn't sent it and won't; net/http closes
 	}
+	rc := http.NewResponseController(x.ResponseWriter)
+	switch {
+	case c == codeSlowRequest:
+		x.Header()["Connection"] = closeConnection
+		_ = rc.SetReadDeadline(time.Unix(1, 0)) // long ago: nothing more is waited for
+		return false
+	case r.ContentLength >= 0 && r.ContentLength <= keepAliveBody:
+		_ = rc.SetReadDeadline(time.Now().Add(a.patience / lingerPart))
+		return false
+	}
 	x.Header()["Connection"] = closeConnection
-	return http.NewResponseController(x.ResponseWriter).EnableFullDuplex() == nil
+	return rc.EnableFullDuplex() == nil
 }
 
 // lingerOnBody sends the refusal and reads on for a bounded time.
 func (a *api) lingerOnBody(x *exchange, r *http.Request) {
 	rc := http.NewResponseController(x.ResponseWriter)
-	if rc.Flush() != nil || rc.SetReadDeadline(time.Now().Add(lingerTime)) != nil {
+	if rc.Flush() != nil || rc.SetReadDeadline(time.Now().Add(a.patience / lingerPart)) != nil {
 		return
 	}
 	_, _ = io.Copy(io.Discard, r.Body)
