@@ -188,7 +188,7 @@ func (a *api) prepareRefusal(x *exchange, r *http.Request, c code) bool {
 // lingerOnBody sends the refusal and reads on for a bounded time.
 func (a *api) lingerOnBody(x *exchange, r *http.Request) {
 	rc := http.NewResponseController(x.ResponseWriter)
-	if rc.Flush() != nil || rc.SetReadDeadline(time.Now().Add(a.patience / lingerPart)) != nil {
+	if rc.Flush() != nil || rc.SetReadDeadline(time.Now().Add(a.patience/lingerPart)) != nil {
 		return
 	}
 	_, _ = io.Copy(io.Discard, r.Body)
