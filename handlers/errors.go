@@ -250,7 +250,16 @@ var mappings = [...]mapping{
 		"This broker is shutting down.", "Send the same request to another broker, or to this one after its restart."),
 	is("storage.ErrBatchTooLarge", storage.ErrBatchTooLarge, codeRecordTooLarge,
 		"The records for one partition are larger than a batch may be.", "Send them in several requests."),
+	as("storage.LockedError", func(_ *storage.LockedError, _ place) *problem {
+		return newProblem(codeInternal, "Another process holds the broker's data directory.", "")
+	}),
 	is("storage.ErrLocked", storage.ErrLocked, codeInternal, "The broker can't use its data directory.", ""),
+	as("storage.IdentityError", func(_ *storage.IdentityError, _ place) *problem {
+		return newProblem(codeInternal, "The broker's data directory belongs to another broker or cluster.", "")
+	}),
+	as("storage.FormatVersionError", func(_ *storage.FormatVersionError, _ place) *problem {
+		return newProblem(codeInternal, "The broker's data directory is of a newer version than the broker.", "")
+	}),
 }
 
 // explain finds the answer to err. What no mapping knows is an internal error

@@ -161,7 +161,7 @@ func TestPanicsNeverReachAClient(t *testing.T) {
 }
 
 func TestH51_TopicNamesNeverReachTheFileSystem(t *testing.T) {
-	b := startBroker(t, withHandlers(func(c *Config) { c.AutoCreateTopics = true }))
+	b := startBroker(t, withDefaults(func(d *replication.Defaults) { d.AutoCreateTopics = true }))
 	b.topic("t", 1)
 	listing := func() string {
 		var names []string

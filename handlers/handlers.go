@@ -28,9 +28,7 @@ type Config struct {
 	AdvertiseURL    string
 	DefaultAcks     replication.Acks
 	MaxRequestBytes int64 // of an expanded request body; 0: DefaultMaxRequestBytes
-	// AutoCreateTopics lets a produce to an unknown topic create it.
-	AutoCreateTopics bool
-	Now              func() time.Time
+	Now             func() time.Time
 	// Draining is closed when the broker begins to shut down: streams end, waiting
 	// polls are answered, new produces get 50305. nil: never.
 	Draining <-chan struct{}

@@ -110,7 +110,7 @@ func (b *testBroker) start() {
 	b.metrics = prometheus.NewRegistry()
 	b.draining = make(chan struct{})
 	cfg := Config{Broker: b.broker, Logger: logger, Metrics: b.metrics, Version: "test", AdvertiseURL: b.url,
-		DefaultAcks: replication.AcksLeader, AutoCreateTopics: defaults.AutoCreateTopics, Now: time.Now, Draining: b.draining}
+		DefaultAcks: replication.AcksLeader, Now: time.Now, Draining: b.draining}
 	if b.opts.handlers != nil {
 		b.opts.handlers(&cfg)
 	}

@@ -1,12 +1,9 @@
 package handlers
 
 import (
-	"errors"
 	"fmt"
 	"net/http"
 	"slices"
-	"strconv"
-	"strings"
 	"time"
 
 	"highwater/replication"
@@ -62,7 +59,10 @@ func (a *api) produceTarget(r *http.Request) (*produceRequest, error) {
 			return nil, err
 		}
 	}
-	t, err := a.topicOrCreate(r, name)
+	if _, err := a.cfg.Broker.EnsureTopic(r.Context(), name); err != nil {
+		return nil, err
+	}
+	t, configs, err := a.cfg.Broker.TopicConfig(name)
 	if err != nil {
 		return nil, err
 	}
@@ -72,33 +72,16 @@ func (a *api) produceTarget(r *http.Request) (*produceRequest, error) {
 	}
 	p := &produceRequest{}
 	p.rules = produceRules{topic: name, partitions: partitions, fixed: fixed, sticky: a.stickyPartition(t), now: a.cfg.Now().UnixMilli()}
-	p.rules.obey(t)
+	p.rules.obey(configs)
 	p.leader = a.leaderURL(t, fixed)
 	return p, nil
 }
 
-func (a *api) topicOrCreate(r *http.Request, name string) (*controller.Topic, error) {
-	t, err := a.cfg.Broker.Topic(name)
-	var unknown *controller.UnknownTopicError
-	if err == nil || !a.cfg.AutoCreateTopics || !errors.As(err, &unknown) {
-		return t, err
-	}
-	t, err = a.cfg.Broker.CreateTopic(r.Context(), controller.CreateTopicRequest{Name: name})
-	var exists *controller.TopicExistsError
-	if errors.As(err, &exists) { // somebody else was faster
-		return a.cfg.Broker.Topic(name)
-	}
-	return t, err
-}
-
 // obey takes over the topic's configs.
-func (rules *produceRules) obey(t *controller.Topic) {
-	rules.maxRecordBytes = 1 << 20
-	if n, err := strconv.Atoi(t.Configs["max.message.bytes"]); err == nil {
-		rules.maxRecordBytes = n
-	}
-	rules.needKey = strings.Contains(t.Configs["cleanup.policy"], "compact")
-	switch t.Configs["compression.type"] {
+func (rules *produceRules) obey(c *controller.TopicConfig) {
+	rules.maxRecordBytes = c.MaxMessageBytes
+	rules.needKey = c.Compact
+	switch c.Compression {
 	case "gzip":
 		rules.compression = storage.CompressionGzip
 	case "zstd":

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"highwater/replication"
 	"highwater/storage"
 )
 
@@ -337,7 +338,7 @@ func TestIdempotencyKeyGivesIDs(t *testing.T) {
 }
 
 func TestAutoCreate(t *testing.T) {
-	b := startBroker(t, withHandlers(func(c *Config) { c.AutoCreateTopics = true }))
+	b := startBroker(t, withDefaults(func(d *replication.Defaults) { d.AutoCreateTopics = true }))
 	b.post("/topics/new", recordsBody(1)).want(200)
 	b.post("/topics/new/records", "x").want(200)
 	b.post("/topics/..%2Fx", recordsBody(1)).problem(42201)

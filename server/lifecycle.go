@@ -177,6 +177,6 @@ func (p *process) replicationConfig() replication.Config {
 
 func (p *process) handlersConfig() handlers.Config {
 	return handlers.Config{Broker: p.broker, Logger: p.log, Metrics: p.metrics, Version: version, AdvertiseURL: p.url,
-		DefaultAcks: replication.Acks(p.cfg.DefaultAcks), MaxRequestBytes: int64(p.cfg.MaxRequest), AutoCreateTopics: p.cfg.AutoCreateTopics,
+		DefaultAcks: replication.Acks(p.cfg.DefaultAcks), MaxRequestBytes: int64(p.cfg.MaxRequest),
 		Now: time.Now, Draining: p.draining, Ready: p.gate.ready}
 }
