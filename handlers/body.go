@@ -74,7 +74,7 @@ func (a *api) readBody(w http.ResponseWriter, r *http.Request, limit int64) (*re
 
 func bodyTooLarge(limit int64) *requestError {
 	return &requestError{code: codeBodyTooLarge, detail: fmt.Sprintf("The request body is larger than %d bytes after decompression.", limit),
-		fix: "Send it in several requests, or raise --max-request-bytes.", members: []member{{"max_request_bytes", limit}}}
+		fix: "Send it in several requests, or raise --max-request-bytes."}
 }
 
 func (b *requestBody) fill(x *exchange, r *http.Request, encoding string, limit int64) error {
@@ -255,18 +255,19 @@ const maxIgnoredBody = 256 << 10
 
 // discardBody reads away the body of a request that has no use for one.
 func (a *api) discardBody(x *exchange, r *http.Request) error {
+	refused := malformed("This resource has no use for a request body, and this one is larger than %d bytes, cut off or too slow to be ignored.", maxIgnoredBody)
 	if r.ContentLength > maxIgnoredBody {
-		return bodyTooLarge(maxIgnoredBody)
+		return refused
 	}
 	x.touched = true
 	p := a.paced(x, r, maxIgnoredBody+1)
 	n, err := io.Copy(io.Discard, p)
 	x.drained = p.ended
 	p.finish()
-	if n > maxIgnoredBody {
-		err = errBodyLimit
+	if err != nil || n > maxIgnoredBody {
+		return refused
 	}
-	return bodyError(err, "", maxIgnoredBody)
+	return nil
 }
 
 // acceptedTypes refuses a request whose content type isn't one of known, "" being

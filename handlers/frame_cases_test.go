@@ -60,7 +60,7 @@ func TestH17_SlowBodies(t *testing.T) {
 func TestABodyIsReadAwayWhereNoneIsWanted(t *testing.T) {
 	b := startBroker(t)
 	b.do(http.MethodGet, "/problems/not-found", strings.Repeat("x", 1000)).want(200)
-	b.do(http.MethodGet, "/problems/not-found", strings.Repeat("x", maxIgnoredBody+1)).problem(41301)
+	b.do(http.MethodGet, "/problems/not-found", strings.Repeat("x", maxIgnoredBody+1)).problem(40001)
 }
 
 func TestTooManyBodiesAtOnceAreRefused(t *testing.T) {
