@@ -142,7 +142,7 @@ func TestF46_FullDisk(t *testing.T) {
 			t.Errorf("umount: %v: %s", err, out)
 		}
 	})
-	b := start(t, filepath.Join(dir, "data"), "--disk-reserve=8MiB", "--log-level=warn")
+	b := start(t, filepath.Join(dir, "data"), "--disk-reserve=8MiB")
 	c := newClient(t, b.url)
 	c.must(t, 201, "PUT", "/topics/full", "application/json", `{"configs":{"segment.bytes":"1048576"}}`)
 	c.must(t, 201, "PUT", "/topics/other", "", "")
@@ -184,7 +184,7 @@ func TestF46_FullDisk(t *testing.T) {
 		return err == nil && status == 200
 	})
 	b.kill()
-	b = start(t, filepath.Join(dir, "data"), "--disk-reserve=8MiB", "--log-level=info")
+	b = start(t, filepath.Join(dir, "data"), "--disk-reserve=8MiB")
 	c = newClient(t, b.url)
 	if _, end := c.end(t, "full", 0); end != stored {
 		t.Errorf("end %d after the restart, want %d", end, stored)

@@ -56,7 +56,7 @@ func eventLine(w io.Writer, r *stored) error {
 func TestNDJSONFile(t *testing.T) {
 	size := number(t, "HIGHWATER_FILE_MB", 6) * 1e6
 	path, lines, sum := events(t, size)
-	b := start(t, t.TempDir(), "--log-level=warn")
+	b := start(t, t.TempDir())
 	c := newClient(t, b.url)
 	for _, topic := range []string{"events", "again"} {
 		c.must(t, 201, "PUT", "/topics/"+topic, "", "")

@@ -105,7 +105,7 @@ func TestF50_FewDescriptors(t *testing.T) {
 	const limit, many = 160, 300
 	dir := t.TempDir()
 	b := launchCommand(t, exec.Command("sh", "-c", fmt.Sprintf(`ulimit -n %d && exec "$0" "$@"`, limit), os.Getenv(envBinary),
-		"--listen=127.0.0.1:0", "--data-dir="+dir, "--log-format=json", "--log-level=info")).waitServing()
+		"--listen=127.0.0.1:0", "--data-dir="+dir, "--log-format=json")).waitServing()
 	c := newClient(t, b.url)
 	c.must(t, 201, "PUT", "/topics/t", "application/json", `{"partitions":100,"configs":{"segment.bytes":"1024"}}`)
 	for round := range 3 {

@@ -100,11 +100,15 @@ func (b *brokerProcess) watch(stderr io.Reader) {
 	lines := bufio.NewScanner(stderr)
 	lines.Buffer(nil, 1<<20)
 	for lines.Scan() {
+		var line startLine
+		isJSON := json.Unmarshal(lines.Bytes(), &line) == nil
+		if isJSON && line.Message == "request" {
+			continue
+		}
 		b.mu.Lock()
 		b.logs = append(b.logs, lines.Text())
 		b.mu.Unlock()
-		var line startLine
-		if json.Unmarshal(lines.Bytes(), &line) != nil {
+		if !isJSON {
 			continue
 		}
 		switch line.Message {
@@ -119,15 +123,11 @@ func (b *brokerProcess) watch(stderr io.Reader) {
 	close(b.exited)
 }
 
-// output is the log so far.
+// output is the log so far, without the lines of requests.
 func (b *brokerProcess) output() string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	logs := b.logs
-	if len(logs) > 200 {
-		logs = logs[len(logs)-200:]
-	}
-	return strings.Join(logs, "\n")
+	return strings.Join(b.logs[max(0, len(b.logs)-100):], "\n")
 }
 
 // kill is kill -9.
