@@ -52,7 +52,24 @@
     },
   });
 
+  // Swagger UI fills every field that has an example or a default, also optional
+  // ones, and would send them all. Here those stand in the description instead.
+  function leaveOptionalEmpty(spec) {
+    for (const item of Object.values(spec.paths)) {
+      for (const operation of Object.values(item)) {
+        for (const p of operation.parameters || []) {
+          if (p.required) continue;
+          const said = [["Default", p.schema?.default], ["Example", p.example]].filter(([, v]) => v !== undefined);
+          p.description = [p.description, ...said.map(([name, v]) => `${name}: \`${v}\``)].join("  \n");
+          delete p.example;
+          delete p.schema?.default;
+        }
+      }
+    }
+  }
+
   function start(spec) {
+    leaveOptionalEmpty(spec);
     // The requests go to where this page came from, whatever prefix a proxy gives it.
     spec.servers = [{ url: root.href.replace(/\/$/, "") }];
     window.ui = SwaggerUIBundle({

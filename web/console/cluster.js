@@ -18,9 +18,9 @@ export function Cluster() {
       </dl>
       <section class="card flush">
         <div class="scroll"><table>
-          <thead><tr><th class="num">Broker</th><th>Address</th><th>State</th><th>Version</th></tr></thead>
+          <thead><tr><th>Broker</th><th>Address</th><th>State</th><th>Version</th></tr></thead>
           <tbody>${data.brokers.map((b) => html`<tr key=${b.id.text}>
-            <td class="num">${b.id.text}</td><td><code>${b.url}</code></td>
+            <td>${b.id.text}</td><td><code>${b.url}</code></td>
             <td><span class=${b.state === "active" ? "tag good" : "tag bad"}>${b.state}</span></td><td>${b.version}</td>
           </tr>`)}</tbody>
         </table></div>

@@ -75,7 +75,5 @@ function Produced({ topic, result }) {
   const part = result.partitions?.[0];
   if (!one || !part) return html`<p class="done" role="status">Done.</p>`;
   if (one.offset === null || one.offset.text === "-1") return html`<p class="done" role="status">Queued for partition ${one.partition.text}; nothing is proved yet.</p>`;
-  return html`<p class="done" role="status">Written to partition ${one.partition.text} at offset
-    <a href=${place(["topics", topic.name, "records"], { partition: one.partition.text, offset: one.offset.text })}>${one.offset.text}</a>
-    ${part.durability && html` (${part.durability})`}.</p>`;
+  return html`<p class="done" role="status">Written to partition ${one.partition.text} at offset${" "}<a href=${place(["topics", topic.name, "records"], { partition: one.partition.text, offset: one.offset.text })}>${one.offset.text}</a>${part.durability && html` (${part.durability})`}.</p>`;
 }

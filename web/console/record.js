@@ -14,7 +14,7 @@ function Kind({ part }) {
 // RecordTable lists records; a row opens to its whole value, headers and id.
 export function RecordTable({ records, partitions }) {
   return html`<section class="card flush"><div class="scroll"><table class="records">
-    <thead><tr><th><span class="hidden">Open</span></th>${partitions && html`<th class="num">Part.</th>`}<th class="num">Offset</th><th>Time</th><th>Key</th><th>Value</th></tr></thead>
+    <thead><tr><th><span class="hidden">Open</span></th>${partitions && html`<th class="num">Part.</th>`}<th class="num">Offset</th><th class="time">Time</th><th>Key</th><th>Value</th></tr></thead>
     <tbody>${records.map((r) => html`<${RecordRow} key=${`${r.partition}:${r.offset}`} record=${r} partitions=${partitions} />`)}</tbody>
   </table></div></section>`;
 }
@@ -30,7 +30,7 @@ function RecordRow({ record, partitions }) {
       ${partitions && html`<td class="num">${record.partition.text}</td>`}
       <td class="num offset">${record.offset.text}</td>
       <td class="time">${time(record.timestamp.text)}</td>
-      <td class="key"><${Kind} part=${key} /><code>${key.text.slice(0, previewLength)}</code></td>
+      <td class="key">${key.kind !== "text" && html`<${Kind} part=${key} />`}<code>${key.text.slice(0, previewLength)}</code></td>
       <td class="value" onClick=${toggle}><${Kind} part=${value} /><code>${value.text.slice(0, previewLength)}${value.text.length > previewLength ? "…" : ""}</code></td>
     </tr>
     ${open && html`<tr class="detail"><td colspan=${partitions ? 6 : 5}><${Detail} record=${record} shownKey=${key} value=${value} /></td></tr>`}`;

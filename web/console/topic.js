@@ -13,7 +13,7 @@ export function Topic({ name, tab, query }) {
   const [deleting, setDeleting] = useState(false);
   const t = topic.data;
   return html`
-    <nav class="crumbs" aria-label="Path"><a href=${place(["topics"])}>Topics</a> <span aria-hidden="true">/</span></nav>
+    <nav class="crumbs" aria-label="Back"><a href=${place(["topics"])}><span aria-hidden="true">← </span>All topics</a></nav>
     <div class="head">
       <h1 class="name">${name}</h1>
       ${t && html`<button class="danger" onClick=${() => setDeleting(true)}>Delete topic</button>`}
@@ -56,9 +56,9 @@ function Partitions({ topic, onDone }) {
   });
   return html`
     <section class="card flush"><div class="scroll"><table>
-      <thead><tr><th class="num">Partition</th><th class="num">Leader</th><th class="num">Epoch</th><th>In sync</th><th class="num">Log start</th><th class="num">High watermark</th><th class="num">Log end</th><th class="num">Records</th><th>Replicas</th><th></th></tr></thead>
+      <thead><tr><th>Partition</th><th class="num">Leader</th><th class="num">Epoch</th><th>In sync</th><th class="num">Log start</th><th class="num">High watermark</th><th class="num">Log end</th><th class="num">Records</th><th>Replicas</th><th></th></tr></thead>
       <tbody>${topic.partitions.map((p) => html`<tr key=${p.partition.text}>
-        <td class="num">${p.partition.text}</td>
+        <td>${p.partition.text}</td>
         <td class="num">${p.leader.text === "-1" ? html`<span class="tag bad">none</span>` : p.leader.text}</td>
         <td class="num">${p.leader_epoch.text}</td>
         <td>${p.isr.join(", ")}</td>
@@ -72,8 +72,9 @@ function Partitions({ topic, onDone }) {
     </table></div></section>
     <form class="card inline" onSubmit=${more.run}>
       <${Problem} error=${more.error} onClose=${more.clear} />
-      <${Field} label="Add partitions" hint="The new total. Keys may go to other partitions from then on."><input type="number" required min=${topic.partitions.length + 1} placeholder=${String(topic.partitions.length + 1)} value=${want} onInput=${(e) => setWant(e.target.value)} /><//>
+      <${Field} label="Partitions from now on"><input type="number" required min=${topic.partitions.length + 1} placeholder=${String(topic.partitions.length + 1)} value=${want} onInput=${(e) => setWant(e.target.value)} /><//>
       <button disabled=${more.busy}>Add</button>
+      <small class="beside">Partitions are never taken away. Keys may go to other partitions once there are more.</small>
     </form>`;
 }
 
