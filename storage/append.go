@@ -52,6 +52,20 @@ func (r *round) outcome(s Staged) error {
 //
 // What is staged stays in memory until somebody calls Write, Sync or SyncSoon.
 func (l *Log) Stage(batches []Batch, leaderEpoch int32) (Staged, error) {
+	s, _, err := l.stageAt(anyOffset, batches, leaderEpoch)
+	return s, err
+}
+
+// StageAt is Stage if the next offset is `at`. Otherwise nothing is staged, ok is
+// false, and the result's EndOffset is what the next offset is.
+func (l *Log) StageAt(at int64, batches []Batch, leaderEpoch int32) (s Staged, ok bool, err error) {
+	return l.stageAt(max(at, 0), batches, leaderEpoch)
+}
+
+// anyOffset has stageAt stage wherever the log ends.
+const anyOffset = -1
+
+func (l *Log) stageAt(at int64, batches []Batch, leaderEpoch int32) (_ Staged, ok bool, _ error) {
 	if len(batches) == 0 {
 		panic("storage: Stage of no batches")
 	}
@@ -60,16 +74,19 @@ func (l *Log) Stage(batches []Batch, leaderEpoch int32) (Staged, error) {
 		bytes += int64(len(b))
 	}
 	if err := l.disk.admit(bytes); err != nil {
-		return Staged{}, err
+		return Staged{}, false, err
 	}
 	now := l.disk.nowMs()
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	switch {
 	case l.failed != nil:
-		return Staged{}, l.failed
+		return Staged{}, false, l.failed
 	case l.closed:
-		return Staged{}, ErrClosed
+		return Staged{}, false, ErrClosed
+	}
+	if at != anyOffset && at != l.stagedEnd {
+		return Staged{EndOffset: l.stagedEnd}, false, nil
 	}
 	l.appendTime = max(l.appendTime, now)
 	g := group{batches: batches, base: l.stagedEnd, end: l.stagedEnd, bytes: int(bytes), appendTime: l.appendTime}
@@ -91,7 +108,7 @@ func (l *Log) Stage(batches []Batch, leaderEpoch int32) (Staged, error) {
 	l.stagedBytes += g.bytes
 	l.stagedEnd = g.end
 	return Staged{BaseOffset: g.base, EndOffset: g.end, AppendTime: g.appendTime,
-		Backlogged: l.stagedBytes > maxStagedBytes, round: l.round}, nil
+		Backlogged: l.stagedBytes > maxStagedBytes, round: l.round}, true, nil
 }
 
 // Write returns when what was staged is in the segment file. Either the caller
