@@ -131,8 +131,12 @@ func (p *Partition) stage(acks Acks, req *AppendRequest, inSync int) (storage.St
 		// acks=-1 says that so many replicas have it.
 		return storage.Staged{}, 0, &NotEnoughReplicasError{Topic: req.Topic, Partition: p.num, InSync: inSync, Min: p.minInSync}
 	}
-	if want := req.ExpectedOffset; want != nil && *want != p.log.StagedEnd() {
-		return storage.Staged{}, 0, &UnexpectedOffsetError{Topic: req.Topic, Partition: p.num, Expected: *want, Actual: p.log.StagedEnd()}
+	if want := req.ExpectedOffset; want != nil {
+		staged, ok, err := p.log.StageAt(*want, req.Batches, p.leaderEpoch)
+		if err == nil && !ok {
+			err = &UnexpectedOffsetError{Topic: req.Topic, Partition: p.num, Expected: *want, Actual: staged.EndOffset}
+		}
+		return staged, p.leaderEpoch, err
 	}
 	staged, err := p.log.Stage(req.Batches, p.leaderEpoch)
 	return staged, p.leaderEpoch, err

@@ -308,9 +308,12 @@ func logConfig(c *controller.TopicConfig) storage.LogConfig {
 		out.SegmentAge = time.Duration(c.SegmentMs) * time.Millisecond
 	}
 	if c.Delete {
-		out.RetentionBytes = c.RetentionBytes
+		// Storage takes 0 for no limit; here it is the strictest one.
+		if c.RetentionBytes >= 0 {
+			out.RetentionBytes = max(c.RetentionBytes, 1)
+		}
 		if c.RetentionMs >= 0 && c.RetentionMs <= maxMs {
-			out.RetentionAge = time.Duration(c.RetentionMs) * time.Millisecond
+			out.RetentionAge = time.Duration(max(c.RetentionMs, 1)) * time.Millisecond
 		}
 	}
 	return out

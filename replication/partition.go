@@ -16,9 +16,8 @@ type Partition struct {
 	// offline is why the log can't be opened; then nothing else here is used.
 	offline error
 
-	// mu guards leadership and orders staging: an append holds it from the
-	// leadership check until its offsets are given out (R7), so an
-	// expected_offset checked under it still holds when the batch is staged.
+	// mu guards leadership: an append holds it from the leadership check until its
+	// offsets are given out (R7).
 	mu          sync.Mutex
 	leader      bool
 	leaderEpoch int32
