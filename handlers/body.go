@@ -142,10 +142,11 @@ var errBodyLimit = errors.New("handlers: body above its limit")
 
 // bodyError says what went wrong while a body was read.
 func bodyError(err error, encoding string, limit int64) error {
+	if err == nil {
+		return nil
+	}
 	var overloaded *overloadedError
 	switch {
-	case err == nil:
-		return nil
 	case errors.As(err, &overloaded):
 		return overloaded
 	case errors.Is(err, errBodyLimit), errors.Is(err, zstd.ErrDecoderSizeExceeded):

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net/http"
+	"runtime"
 	"runtime/debug"
 	"strconv"
 	"time"
@@ -118,8 +119,12 @@ func (a *api) recovered(x *exchange, r *http.Request, p any) {
 		x.err = errAborted
 		return
 	}
+	what := fmt.Sprintf("%T", p) // its text may hold anything
+	if fault, ok := p.(runtime.Error); ok {
+		what = fault.Error() // an index, a nil pointer: the runtime's own words
+	}
 	// The stack names functions and arguments' addresses, no bytes of a record.
-	a.cfg.Logger.Error().Str("request_id", x.id).Str("route", x.route).Str("panic", fmt.Sprintf("%T", p)).
+	a.cfg.Logger.Error().Str("request_id", x.id).Str("route", x.route).Str("panic", what).
 		Bytes("stack", debug.Stack()).Msg("handler panicked")
 	a.fail(x, r, errPanicked)
 }

@@ -73,7 +73,8 @@ func TestH13_ErrorsKeepTheirStatusWhateverAccept(t *testing.T) {
 		}
 	}
 	// An append that was done is never hidden behind a 406.
-	for accepts, want := range map[string]string{"application/xml": typeJSON, typeKafka: typeKafka, typeKafkaBinary: typeKafkaBinary, "*/*": typeJSON, "application/*": typeJSON} {
+	for accepts, want := range map[string]string{"application/xml": typeJSON, typeKafka: typeKafka, typeKafkaBinary: typeKafkaBinary, "*/*": typeJSON, "application/*": typeJSON,
+		"application/vnd.kafka.v2+json, application/vnd.kafka+json, application/json": typeKafka, typeKafkaText + ";q=0, */*": typeJSON} {
 		if got := b.post("/topics/t", batchOf("1"), accept(accepts)).want(200).header.Get("Content-Type"); got != want {
 			t.Errorf("Accept %q: answered as %q", accepts, got)
 		}

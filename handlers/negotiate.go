@@ -32,6 +32,8 @@ func contentType(r *http.Request) (string, error) {
 		return "", unsupportedType("The request has several Content-Type lines.")
 	case lines[0] == typeJSON: // the common case needs no parser
 		return typeJSON, nil
+	case lines[0] == "", lines[0] == "*/*": // as good as none
+		return "", nil
 	}
 	name, parameters, err := mime.ParseMediaType(lines[0])
 	if err != nil || !strings.Contains(name, "/") {
@@ -77,6 +79,24 @@ func negotiate(r *http.Request, offers ...string) (string, error) {
 		return "", notAcceptable(offers)
 	}
 	return best, nil
+}
+
+// dialectType is the first type of the v2 dialect that Accept names and doesn't
+// rule out, "" when there is none.
+func dialectType(r *http.Request) string {
+	if len(r.Header["Accept"]) == 0 {
+		return ""
+	}
+	for _, m := range parseAccept(r.Header["Accept"]) {
+		if m.q == 0 || m.kind != "application" {
+			continue
+		}
+		switch name := m.kind + "/" + m.subtype; name {
+		case typeKafka, typeKafkaJSON, typeKafkaBinary, typeKafkaText:
+			return name
+		}
+	}
+	return ""
 }
 
 // mediaRange is one element of Accept.

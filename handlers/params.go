@@ -78,9 +78,9 @@ func unknownParameter(name string, known []string) string {
 	if len(known) == 0 {
 		return "Unknown parameter; this resource takes none."
 	}
-	text := "Unknown parameter"
+	text := "Unknown parameter."
 	if near := nearest(name, known); near != "" {
-		text += "; did you mean " + near + "?"
+		text = "Unknown parameter; did you mean " + near + "?"
 	}
 	sorted := slices.Sorted(slices.Values(known))
 	return text + " Known here: " + strings.Join(sorted, ", ") + "."

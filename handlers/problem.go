@@ -196,14 +196,8 @@ func (a *api) lingerOnBody(x *exchange, r *http.Request) {
 
 // problemType labels error bodies. They are JSON whatever Accept says (H13).
 func problemType(r *http.Request) string {
-	for _, line := range r.Header["Accept"] {
-		for part := range strings.SplitSeq(line, ",") {
-			name, _, _ := strings.Cut(part, ";")
-			name = strings.ToLower(strings.TrimSpace(name))
-			if strings.HasPrefix(name, "application/vnd.kafka.") && strings.HasSuffix(name, "v2+json") && validTopicName(strings.NewReplacer("/", "", "+", "").Replace(name)) {
-				return name
-			}
-		}
+	if named := dialectType(r); named != "" {
+		return named
 	}
 	return "application/problem+json"
 }

@@ -11,8 +11,12 @@ import (
 // answerPool holds buffers for answers that are appended by hand.
 var answerPool = sync.Pool{New: func() any { b := make([]byte, 0, 4<<10); return &b }}
 
-// maxPooledAnswer: larger buffers go back to the garbage collector.
-const maxPooledAnswer = 1 << 20
+const (
+	// maxPooledAnswer: larger buffers go back to the garbage collector.
+	maxPooledAnswer = 1 << 20
+	// flushAnswer is the size at which a part of a long answer is sent.
+	flushAnswer = 256 << 10
+)
 
 // answerProduce says what became of the records: 200, 202 for acks=0, 207 when
 // some failed, the reason's own status when all did.
@@ -36,12 +40,30 @@ func (a *api) answerProduce(w http.ResponseWriter, r *http.Request, p *produceRe
 			a.metrics.produced.Add(float64(plan.parts[i].records))
 		}
 	}
-	buf := answerPool.Get().(*[]byte)
-	out := append((*buf)[:0], '{')
+	h := w.Header()
+	h["Content-Type"] = produceAnswerType(r)
+	if p.leader != "" {
+		h["Highwater-Leader"] = []string{p.leader}
+	}
+	pooled := answerPool.Get().(*[]byte)
+	out := append((*pooled)[:0], '{')
+	started := false
 	if !p.summary || failures != nil {
-		out = append(out, `"offsets":`...)
-		out = appendOffsets(out, plan, results, failures)
-		out = append(out, ',')
+		out = append(out, `"offsets":[`...)
+		for i := range plan.slots {
+			if len(out) >= flushAnswer { // a million records must not become one buffer
+				if !started {
+					w.WriteHeader(status)
+					started = true
+				}
+				if _, err := w.Write(out); err != nil {
+					return err
+				}
+				out = out[:0]
+			}
+			out = appendSlot(out, i, plan, results, failures)
+		}
+		out = append(out, "],"...)
 	}
 	out = append(out, `"partitions":`...)
 	out = appendPartitions(out, plan, results, failures)
@@ -49,17 +71,14 @@ func (a *api) answerProduce(w http.ResponseWriter, r *http.Request, p *produceRe
 	out = strconv.AppendInt(out, int64(p.acks), 10)
 	out = append(out, `,"key_schema_id":null,"value_schema_id":null}`...)
 	out = append(out, '\n')
-	h := w.Header()
-	h["Content-Type"] = produceAnswerType(r)
-	h["Content-Length"] = []string{strconv.Itoa(len(out))}
-	if p.leader != "" {
-		h["Highwater-Leader"] = []string{p.leader}
+	if !started {
+		h["Content-Length"] = []string{strconv.Itoa(len(out))}
+		w.WriteHeader(status)
 	}
-	w.WriteHeader(status)
 	_, err := w.Write(out)
 	if cap(out) <= maxPooledAnswer {
-		*buf = out
-		answerPool.Put(buf)
+		*pooled = out
+		answerPool.Put(pooled)
 	}
 	return err
 }
@@ -72,19 +91,18 @@ var (
 
 // produceAnswerType labels the answer, which has one form: an append that was
 // done is never refused for its Accept header. Clients of the dialect, who name
-// its types, see theirs.
+// one of its types, see that.
 func produceAnswerType(r *http.Request) []string {
 	if len(r.Header["Accept"]) == 0 {
 		return labelJSON
 	}
-	label, err := negotiate(r, typeJSON, typeKafka, typeKafkaJSON, typeKafkaBinary, typeKafkaText)
-	switch {
-	case err != nil || label == typeJSON:
-		return labelJSON
-	case label == typeKafka:
+	switch named := dialectType(r); named {
+	case typeKafka:
 		return labelKafka
+	case typeKafkaJSON, typeKafkaBinary, typeKafkaText:
+		return []string{named}
 	}
-	return []string{label}
+	return labelJSON
 }
 
 // explainResults is nil when all went well, else the problem of each partition
@@ -143,25 +161,30 @@ func manyReasons(plan *plan, results []replication.AppendResult, failures []*pro
 // appendOffsets renders a line for each record, in the order of the request.
 func appendOffsets(out []byte, plan *plan, results []replication.AppendResult, failures []*problem) []byte {
 	out = append(out, '[')
-	for i, s := range plan.slots {
-		if i > 0 {
-			out = append(out, ',')
-		}
-		out = append(out, `{"partition":`...)
-		out = strconv.AppendInt(out, int64(plan.parts[s.part].partition), 10)
-		if failures != nil && failures[s.part] != nil {
-			out = appendFailure(append(out, `,"offset":-1`...), failures[s.part])
-			continue
-		}
-		offset := results[s.part].BaseOffset
-		if offset >= 0 {
-			offset += int64(s.index)
-		}
-		out = append(out, `,"offset":`...)
-		out = strconv.AppendInt(out, offset, 10)
-		out = append(out, `,"error_code":null,"error":null}`...)
+	for i := range plan.slots {
+		out = appendSlot(out, i, plan, results, failures)
 	}
 	return append(out, ']')
+}
+
+// appendSlot renders the fate of the request's i-th record.
+func appendSlot(out []byte, i int, plan *plan, results []replication.AppendResult, failures []*problem) []byte {
+	if i > 0 {
+		out = append(out, ',')
+	}
+	s := plan.slots[i]
+	out = append(out, `{"partition":`...)
+	out = strconv.AppendInt(out, int64(plan.parts[s.part].partition), 10)
+	if failures != nil && failures[s.part] != nil {
+		return appendFailure(append(out, `,"offset":-1`...), failures[s.part])
+	}
+	offset := results[s.part].BaseOffset
+	if offset >= 0 {
+		offset += int64(s.index)
+	}
+	out = append(out, `,"offset":`...)
+	out = strconv.AppendInt(out, offset, 10)
+	return append(out, `,"error_code":null,"error":null}`...)
 }
 
 // appendFailure renders why a record or a partition failed, and closes its object.

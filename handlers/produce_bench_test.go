@@ -1,6 +1,14 @@
 package handlers
 
 import (
+	"bytes"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"time"
+
+	"github.com/rs/zerolog"
+
 	"fmt"
 	"strings"
 	"testing"
@@ -28,6 +36,38 @@ func BenchmarkParse(b *testing.B) {
 						b.Fatal(err)
 					}
 					p.release()
+				}
+			})
+		}
+	}
+}
+
+// discardAnswer is a ResponseWriter without a connection.
+type discardAnswer struct{ h http.Header }
+
+func (d *discardAnswer) Header() http.Header              { return d.h }
+func (d *discardAnswer) Write(p []byte) (int, error)      { return len(p), nil }
+func (d *discardAnswer) WriteHeader(int)                  {}
+func (d *discardAnswer) SetReadDeadline(time.Time) error  { return nil }
+func (d *discardAnswer) SetWriteDeadline(time.Time) error { return nil }
+
+// BenchmarkProduce measures a whole produce without net/http: frame, parser,
+// broker, log and answer.
+func BenchmarkProduce(b *testing.B) {
+	broker := startBroker(b, withHandlers(func(c *Config) { c.Logger = zerolog.New(io.Discard) }))
+	broker.topic("t", 1)
+	for _, n := range []int{1, 100} {
+		body := []byte(recordsBody(n))
+		for _, acks := range []string{"0", "1"} {
+			b.Run(fmt.Sprintf("acks=%s/%d", acks, n), func(b *testing.B) {
+				b.ReportAllocs()
+				src := bytes.NewReader(body)
+				r := httptest.NewRequest(http.MethodPost, "/topics/t?acks="+acks, nil)
+				r.ContentLength = int64(len(body))
+				for b.Loop() {
+					src.Reset(body)
+					r.Body = io.NopCloser(src)
+					broker.handler.ServeHTTP(&discardAnswer{h: http.Header{}}, r)
 				}
 			})
 		}

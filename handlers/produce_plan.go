@@ -123,8 +123,13 @@ func (p *plan) requests(expected *int64) ([]replication.AppendRequest, error) {
 	return out, nil
 }
 
-// faultf notes what is wrong with record i; member is "" or as in "/value".
+// faultf notes what is wrong with record i; member is "" or as in "/value". What
+// nobody will be shown is only counted: a bad body may hold millions of faults.
 func (p *plan) faultf(c code, i int, member, format string, args ...any) {
+	if len(p.faults) >= maxShownFaults {
+		p.faultCount++
+		return
+	}
 	p.note(fault{pointer: "/records/" + strconv.Itoa(i) + member, detail: fmt.Sprintf(format, args...), code: c})
 }
 

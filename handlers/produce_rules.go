@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"slices"
 	"time"
+	"unicode/utf8"
 
 	"highwater/replication"
 	"highwater/replication/controller"
@@ -197,6 +198,8 @@ func idFault(b []byte) string {
 		return "An id can't be empty."
 	case len(b) > maxIDBytes:
 		return fmt.Sprintf("An id has at most %d bytes.", maxIDBytes)
+	case !utf8.Valid(b):
+		return "An id is UTF-8 text."
 	}
 	for _, c := range b {
 		if isControl(rune(c)) {
