@@ -94,6 +94,9 @@ type Log struct {
 	current  chan struct{} // closed after the running fsync; nil when nobody waits
 	next     chan struct{} // closed after the fsync that comes then
 	wantSync bool          // SyncSoon asked and no fsync has covered it yet
+	// syncBegan is when the last fsync began; pausing: a goroutine waits to start the next.
+	syncBegan time.Time
+	pausing   bool
 
 	remover role
 
