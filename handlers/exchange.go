@@ -9,6 +9,8 @@ import (
 	"runtime/debug"
 	"strconv"
 	"time"
+
+	"github.com/rs/zerolog"
 )
 
 // writeTimeout is how long a client may take to accept one write of an answer.
@@ -19,14 +21,15 @@ const writeTimeout = 30 * time.Second
 // every handler gets.
 type exchange struct {
 	http.ResponseWriter
-	id      string // request id, also in X-Request-Id
-	route   string // pattern of the table, "" while unrouted
-	writes  bool   // errors of this request tell their outcome
-	status  int    // 0 until the header is written
-	bytes   int64  // of the body so far
-	touched bool   // the request body was read from
-	drained bool   // … to its end
-	err     error  // what a 5xx came from, for the log
+	id       string // request id, also in X-Request-Id
+	route    string // pattern of the table, "" while unrouted
+	writes   bool   // errors of this request tell their outcome
+	frequent bool   // a success is no news
+	status   int    // 0 until the header is written
+	bytes    int64  // of the body so far
+	touched  bool   // the request body was read from
+	drained  bool   // … to its end
+	err      error  // what a 5xx came from, for the log
 }
 
 // Unwrap is for http.ResponseController.
@@ -140,10 +143,14 @@ func (a *api) observe(x *exchange, r *http.Request, took time.Duration) {
 		status = http.StatusOK // net/http's own default
 	}
 	a.metrics.observe(route, r.Method, status, x.bytes, took)
-	event := a.cfg.Logger.Info()
-	if status >= http.StatusInternalServerError {
-		event = a.cfg.Logger.Error()
+	level := zerolog.InfoLevel
+	switch {
+	case status >= http.StatusInternalServerError:
+		level = zerolog.ErrorLevel
+	case x.frequent && status < http.StatusBadRequest:
+		level = zerolog.DebugLevel
 	}
+	event := a.cfg.Logger.WithLevel(level)
 	if event == nil {
 		return
 	}

@@ -9,10 +9,10 @@ import (
 
 func (a *api) produceRoutes() []route {
 	return []route{
-		{method: http.MethodPost, pattern: "/topics/{topic}", handle: a.postBatch, writes: true},
-		{method: http.MethodPost, pattern: "/topics/{topic}/partitions/{partition}", handle: a.postPartitionBatch, writes: true},
-		{method: http.MethodPost, pattern: "/topics/{topic}/records", handle: a.postRecord, writes: true},
-		{method: http.MethodPost, pattern: "/topics/{topic}/partitions/{partition}/records", handle: a.postPartitionRecord, writes: true},
+		{method: http.MethodPost, pattern: "/topics/{topic}", handle: a.postBatch, writes: true, frequent: true},
+		{method: http.MethodPost, pattern: "/topics/{topic}/partitions/{partition}", handle: a.postPartitionBatch, writes: true, frequent: true},
+		{method: http.MethodPost, pattern: "/topics/{topic}/records", handle: a.postRecord, writes: true, frequent: true},
+		{method: http.MethodPost, pattern: "/topics/{topic}/partitions/{partition}/records", handle: a.postPartitionRecord, writes: true, frequent: true},
 	}
 }
 

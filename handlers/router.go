@@ -24,6 +24,9 @@ type route struct {
 	handle  handler
 	// writes: errors tell their outcome, and a draining broker refuses it.
 	writes bool
+	// frequent routes may be asked tens of thousands of times a second: a success
+	// is logged at debug. So is that of every GET.
+	frequent bool
 	// hidden routes are no part of the published API.
 	hidden bool
 }
@@ -85,7 +88,7 @@ func newMux(a *api, routes []route) http.Handler {
 func (a *api) routed(rt route) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		x := w.(*exchange)
-		x.route, x.writes = rt.pattern, rt.writes
+		x.route, x.writes, x.frequent = rt.pattern, rt.writes, rt.frequent || rt.method == http.MethodGet
 		if err := a.serveRoute(x, r, &rt); err != nil {
 			a.fail(w, r, err)
 		}
