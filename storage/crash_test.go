@@ -7,6 +7,7 @@ import (
 	"os"
 	"slices"
 	"strconv"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -64,7 +65,7 @@ type crashModel struct {
 	log  *Log
 	cfg  LogConfig
 	mode Fsync
-	now  int64
+	now  atomic.Int64 // ms
 
 	records  []modelRecord // by offset; what may be there
 	synced   int64         // what must be there, exclusive
@@ -85,7 +86,7 @@ type modelRecord struct {
 
 func newCrashModel(t *testing.T, seed uint64) *crashModel {
 	rng := rand.New(rand.NewPCG(seed, 0x68777772))
-	m := &crashModel{t: t, seed: seed, rng: rng, mode: FsyncCommit, now: 1_000_000, epoch: 1, rare: map[string]int{}}
+	m := &crashModel{t: t, seed: seed, rng: rng, mode: FsyncCommit, epoch: 1, rare: map[string]int{}}
 	m.cfg = LogConfig{SegmentBytes: []int64{400, 1000, 6000, 60000}[rng.IntN(4)], RetentionBytes: -1, RetentionAge: -1}
 	if rng.IntN(3) == 0 {
 		m.cfg.RetentionBytes = 5000
@@ -96,8 +97,9 @@ func newCrashModel(t *testing.T, seed uint64) *crashModel {
 	if rng.IntN(5) == 0 {
 		m.mode = []Fsync{FsyncInterval, FsyncNever}[rng.IntN(2)]
 	}
+	m.now.Store(1_000_000)
 	m.fs = newMemFS(rng)
-	m.fs.now = func() time.Time { return time.UnixMilli(m.now) }
+	m.fs.now = func() time.Time { return time.UnixMilli(m.now.Load()) }
 	m.ix = newMemIndex(m.fs)
 	return m
 }
@@ -139,7 +141,7 @@ func (m *crashModel) run() {
 // open recovers the log, crashing as often as the crash point asks for.
 func (m *crashModel) open() {
 	for {
-		d := newDisk(m.fs, "/d", m.ix, Options{Fsync: m.mode, Now: func() time.Time { return time.UnixMilli(m.now) }, Logger: zerolog.Nop()})
+		d := newDisk(m.fs, "/d", m.ix, Options{Fsync: m.mode, Now: func() time.Time { return time.UnixMilli(m.now.Load()) }, Logger: zerolog.Nop()})
 		d.syncs = make(chan struct{}, 1)
 		scans := m.fs.ops
 		l, err := openLog(d, testID, m.cfg, nil)
@@ -229,7 +231,7 @@ func (m *crashModel) readAll(offset, end int64, maxBytes int) {
 
 // step does one thing to the log; false: it failed, as it may only in a crash.
 func (m *crashModel) step() bool {
-	m.now += int64(m.rng.IntN(400))
+	m.now.Add(int64(m.rng.IntN(400)))
 	var err error
 	what := m.rng.IntN(24)
 	switch {
@@ -280,6 +282,7 @@ func (m *crashModel) step() bool {
 			err = nil
 		}
 	}
+	m.log.bg.Wait() // or the order of operations would not be the seed's alone
 	if err != nil && !m.fs.crashed {
 		m.fatalf("step %d: %v", what, err)
 	}
