@@ -41,12 +41,14 @@ type section struct {
 // are checked. Errors: *OffsetOutOfRangeError (offset not in [start, limit]),
 // *CorruptError (the batch that holds offset is damaged), ErrClosed.
 func (l *Log) Read(offset, limit int64, maxBytes int, buf []byte) (ReadResult, error) {
-	for {
+	for known := -1; ; {
 		res := ReadResult{Data: buf[:0]}
 		sec, err := l.section(offset, &limit, &res)
 		if err != nil || offset == limit {
 			return res, err
 		}
+		again := known < len(sec.damage)
+		known = len(sec.damage)
 		next := offset
 		for {
 			next, err = l.readSection(&sec, next, limit, maxBytes, &res)
@@ -65,10 +67,13 @@ func (l *Log) Read(offset, limit int64, maxBytes int, buf []byte) (ReadResult, e
 			l.cursors[l.nextCursor] = cursor{next, sec.segment.base, sec.cursor}
 			l.nextCursor = (l.nextCursor + 1) % len(l.cursors)
 		}
+		learned := len(l.damage) > known
 		l.mu.Unlock()
 		switch {
 		case moved && err != nil:
 			continue // the segment was cut or removed under the read: look again
+		case learned && again && err != nil && len(res.Data) == 0:
+			continue // it was damage elsewhere that kept the batch from being found
 		case len(res.Data) > 0:
 			return res, nil // an error further on is for who asks for that offset
 		default:
@@ -124,6 +129,7 @@ func (l *Log) readSection(sec *section, offset, limit int64, maxBytes int, res *
 			return offset, err
 		}
 	}
+	sec.cursor = sec.skipDamage(sec.cursor)
 	page, atEnd, err := l.readPage(h.file, sec, maxBytes-len(res.Data), len(res.Data) == 0, res)
 	if err != nil {
 		return offset, err
@@ -144,7 +150,7 @@ func (l *Log) readSection(sec *section, offset, limit int64, maxBytes int, res *
 func (l *Log) readPage(f file, sec *section, most int, must bool, res *ReadResult) (page []byte, atEnd bool, err error) {
 	end := sec.size
 	for i := range sec.damage {
-		if d := &sec.damage[i]; d.Segment == sec.segment.base && d.Position >= sec.cursor {
+		if d := &sec.damage[i]; d.Segment == sec.segment.base && (d.Position > sec.cursor || d.Position == sec.cursor && d.Bytes > 0) {
 			end = min(end, d.Position)
 		}
 	}
@@ -160,7 +166,7 @@ func (l *Log) readPage(f file, sec *section, most int, must bool, res *ReadResul
 		}
 		want = int64(size)
 	}
-	return res.Data[old:], want == left, nil
+	return res.Data[old:], want == left || err == nil && int64(size) > left, nil
 }
 
 func (l *Log) appendAt(f file, s *segment, pos, n int64, res *ReadResult) error {
@@ -204,7 +210,7 @@ func checkPage(page []byte, atEnd bool, offset, limit int64) (next int64, keep i
 // locate finds the position of the batch that holds offset: from the index's
 // hint, if the batch it names is there, else from the segment's begin.
 func (l *Log) locate(f file, sec *section, offset int64) (int64, error) {
-	if offset == sec.segment.base && !sec.damagedAt(0) {
+	if offset == sec.segment.base && sec.damageAt(0) == nil {
 		return 0, nil
 	}
 	hw := headerWalker{log: l, file: f, sec: sec, chunk: l.disk.chunk()}
@@ -230,13 +236,24 @@ func (l *Log) locate(f file, sec *section, offset int64) (int64, error) {
 	return pos, nil
 }
 
-func (sec *section) damagedAt(pos int64) bool {
+// damageAt is the damage that begins at pos, or nil.
+func (sec *section) damageAt(pos int64) *damage {
 	for i := range sec.damage {
-		if d := &sec.damage[i]; d.Segment == sec.segment.base && d.Position <= pos && pos < d.Position+max(d.Bytes, 1) {
-			return true
+		if d := &sec.damage[i]; d.Segment == sec.segment.base && d.Position == pos {
+			return d
 		}
 	}
-	return false
+	return nil
+}
+
+// skipDamage is the position after the damaged bytes that begin at pos, or pos.
+func (sec *section) skipDamage(pos int64) int64 {
+	for i := range sec.damage {
+		if d := &sec.damage[i]; d.Segment == sec.segment.base && d.Position == pos {
+			pos += d.Bytes
+		}
+	}
+	return pos
 }
 
 // headerWalker looks through a segment's batch headers.
@@ -295,7 +312,7 @@ func (w *headerWalker) header(pos int64) (batchHeader, error) {
 func (w *headerWalker) walk(pos, offset int64) (int64, error) {
 	next := w.sec.segment.base
 	for pos < w.sec.size {
-		if skip := w.skipDamage(pos); skip > pos {
+		if skip := w.sec.skipDamage(pos); skip > pos {
 			pos = skip
 			continue
 		}
@@ -316,16 +333,6 @@ func (w *headerWalker) walk(pos, offset int64) (int64, error) {
 		pos += h.size
 	}
 	return pos, w.log.corrupt(w.sec.segment, pos, fmt.Sprintf("no batch holds offset %d", offset))
-}
-
-// skipDamage is the position after the damaged bytes that begin at pos, or pos.
-func (w *headerWalker) skipDamage(pos int64) int64 {
-	for i := range w.sec.damage {
-		if d := &w.sec.damage[i]; d.Segment == w.sec.segment.base && d.Position == pos {
-			pos += d.Bytes
-		}
-	}
-	return pos
 }
 
 // reasonOf is the reason of a *CorruptError, without its place.

@@ -217,14 +217,14 @@ func (r *recovery) scan(s *segment, pos, next, nextBase int64) error {
 		l.notedTimestamp = l.maxTimestamp
 	}
 	undo := *s
-	epochs, maxTimestamp, noted := len(r.epochs), l.maxTimestamp, l.notedTimestamp
+	epochs, maxTimestamp, noted := slices.Clone(r.epochs), l.maxTimestamp, l.notedTimestamp
 	bad, end := sc.scan(pos, next, nextBase, func(b Batch, pos int64) { r.visit(s, b, pos) })
 	if at := r.tornAt(&sc, bad, nextBase); at >= 0 {
 		if err := r.cutTail(&sc, h.file, s.base, bad[at:]); err != nil {
 			return err
 		}
 		// Once more up to the cut, for the figures.
-		*s, r.epochs, l.maxTimestamp, l.notedTimestamp = undo, r.epochs[:epochs], maxTimestamp, noted
+		*s, r.epochs, l.maxTimestamp, l.notedTimestamp = undo, epochs, maxTimestamp, noted
 		r.offsets, r.times = r.offsets[:0], r.times[:0]
 		s.size = bad[at].pos
 		sc = scanner{file: h.file, size: s.size}
@@ -307,8 +307,12 @@ func (r *recovery) visit(s *segment, b Batch, pos int64) {
 	}
 	s.maxTimestamp = max(s.maxTimestamp, b.MaxTimestamp())
 	l.maxTimestamp = max(l.maxTimestamp, s.maxTimestamp)
-	if n := len(r.epochs); n == 0 || r.epochs[n-1].Epoch < b.LeaderEpoch() {
-		r.epochs = append(r.epochs, EpochEntry{Epoch: b.LeaderEpoch(), StartOffset: b.BaseOffset()})
+	n, epoch := len(r.epochs), b.LeaderEpoch()
+	for n > 0 && r.epochs[n-1].Epoch > epoch {
+		n-- // epochs don't go back: no checksum covers them, and the higher one is wrong
+	}
+	if r.epochs = r.epochs[:n]; n == 0 || r.epochs[n-1].Epoch < epoch {
+		r.epochs = append(r.epochs, EpochEntry{Epoch: epoch, StartOffset: b.BaseOffset()})
 	}
 }
 

@@ -20,6 +20,9 @@ const (
 	maxResyncFactor = 16
 )
 
+// maxGap bounds the offsets that one damaged place may hide: more than any batch has.
+const maxGap = 1 << 32
+
 // scanner reads a segment from end to end and checks everything.
 type scanner struct {
 	file file
@@ -83,13 +86,12 @@ func (sc *scanner) batch(pos int64) (Batch, error) {
 func (sc *scanner) scan(pos, next, limit int64, visit func(b Batch, pos int64)) (bad []stretch, end int64) {
 	for pos < sc.size {
 		b, err := sc.batch(pos)
-		if err == nil && (b.BaseOffset() < next || b.NextOffset() > limit) {
+		if err == nil && !sc.fits(b, pos, next, limit) {
 			err = &CorruptError{Reason: fmt.Sprintf("batch of offsets [%d, %d) stands where %d is expected", b.BaseOffset(), b.NextOffset(), next)}
 		}
 		if err != nil {
-			q := sc.resync(pos, next, limit)
 			s := stretch{pos: pos, end: sc.size, from: next, to: -1, reason: reasonOf(err)}
-			if q >= 0 {
+			if q := sc.resync(pos, next, limit); q >= 0 {
 				s.end = q
 				if b, err := sc.batch(q); err == nil {
 					s.to = b.BaseOffset()
@@ -97,10 +99,16 @@ func (sc *scanner) scan(pos, next, limit int64, visit func(b Batch, pos int64)) 
 			}
 			bad = append(bad, s)
 			pos = s.end
-			next = max(next, s.to)
+			if s.to < 0 {
+				break
+			}
+			next = s.to
 			continue
 		}
 		if b.BaseOffset() > next {
+			if b, err = sc.batch(pos); err != nil { // fits has read on
+				return bad, next
+			}
 			bad = append(bad, stretch{pos: pos, end: pos, from: next, to: b.BaseOffset(), reason: "offsets are missing"})
 		}
 		next = b.NextOffset()
@@ -111,11 +119,24 @@ func (sc *scanner) scan(pos, next, limit int64, visit func(b Batch, pos int64)) 
 	return bad, next
 }
 
+// fits tells that a valid batch has an offset that can be right at this place. No
+// checksum covers the base offset: one that leaves a gap is believed only if the
+// batch behind it goes on from there.
+func (sc *scanner) fits(b Batch, pos, next, limit int64) bool {
+	base, end, size := b.BaseOffset(), b.NextOffset(), int64(len(b))
+	if base < next || end > limit || base == next {
+		return base == next && end <= limit
+	}
+	follower, err := sc.batch(pos + size) // b's bytes are gone now
+	return err == nil && follower.BaseOffset() == end
+}
+
 // resync finds the next valid batch after the bad one at pos, with offsets in
 // [next, limit); -1: there is none. If the bad batch's own length leads to a
 // valid one, that is it: a batch that somebody put into a record's value isn't
 // taken for one of the log's then.
 func (sc *scanner) resync(pos, next, limit int64) int64 {
+	limit = min(limit, next+maxGap) // or one flipped bit could end the log at 2^60
 	valid := func(q int64) bool {
 		b, err := sc.batch(q)
 		return err == nil && b.BaseOffset() >= next && b.NextOffset() <= limit
@@ -164,9 +185,10 @@ func plausible(raw []byte, left, next, limit int64) (size int64, ok bool) {
 // nothing but zeros was there before. It may be wrong about values that hold
 // zeros; therefore nobody throws bytes away for good because of it.
 func (sc *scanner) lostWrite(s stretch) bool {
-	first := (s.pos/sectorBytes + 1) * sectorBytes
-	for e := first; e <= s.end; e += sectorBytes {
-		if w := sc.window(e-1, 1); len(w) == 1 && w[0] == 0 {
+	for e := (s.pos/sectorBytes + 1) * sectorBytes; e-sectorBytes < s.end; e += sectorBytes {
+		last := min(e, s.end) - 1 // the batch behind may begin in the same sector, and with zeros
+		w := sc.window(last, int(e-last))
+		if len(w) > 0 && len(bytes.Trim(w, "\x00")) == 0 {
 			return true
 		}
 	}

@@ -60,14 +60,14 @@ func (l *Log) searchSegment(ms, from, limit int64) (next int64, found bool, err 
 	hw := headerWalker{log: l, file: h.file, sec: &sec, chunk: l.disk.chunk()}
 	defer l.disk.chunks.Put(hw.chunk)
 	for next = from; pos < sec.size && next < limit; {
-		if sec.damagedAt(pos) {
-			for i := range sec.damage {
-				if d := &sec.damage[i]; d.Segment == sec.segment.base && d.Position == pos && d.To > d.From {
-					return 0, false, d.err(l.id) // the answer may be among what is lost
-				}
+		if d := sec.damageAt(pos); d != nil {
+			if d.To > d.From && d.To > from && d.From < limit {
+				return 0, false, d.err(l.id) // the answer may be among what is lost
 			}
-			pos = hw.skipDamage(pos)
-			continue
+			if d.Bytes > 0 {
+				pos = sec.skipDamage(pos)
+				continue
+			}
 		}
 		b, err := hw.header(pos)
 		if err != nil {
