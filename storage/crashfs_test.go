@@ -525,6 +525,16 @@ func (ix *memIndex) addOffsets(id PartitionID, entries []indexEntry) {
 	l.offsets = append(l.offsets, entries...)
 }
 
+func (ix *memIndex) renoteOffsets(id PartitionID, entries []indexEntry) {
+	ix.mu.Lock()
+	defer ix.mu.Unlock()
+	l := ix.log(id)
+	l.offsets = slices.DeleteFunc(l.offsets, func(e indexEntry) bool {
+		return slices.ContainsFunc(entries, func(n indexEntry) bool { return n.Offset == e.Offset })
+	})
+	l.offsets = append(l.offsets, entries...)
+}
+
 func (ix *memIndex) addTimes(id PartitionID, entries []timeEntry) {
 	ix.mu.Lock()
 	defer ix.mu.Unlock()

@@ -48,6 +48,7 @@ type logIndex interface {
 	offsetFloor(id PartitionID, offset int64) (indexEntry, bool)
 	timeFloor(id PartitionID, ms int64) (timeEntry, bool)
 	addOffsets(id PartitionID, entries []indexEntry)
+	renoteOffsets(id PartitionID, entries []indexEntry)
 	addTimes(id PartitionID, entries []timeEntry)
 	truncate(id PartitionID, offset int64)
 	deleteBelow(id PartitionID, offset int64)

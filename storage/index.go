@@ -1,6 +1,7 @@
 package storage
 
 import (
+	"cmp"
 	"slices"
 	"sync"
 	"time"
@@ -114,30 +115,32 @@ func (ix *index) meta(id PartitionID) (logMeta, bool) {
 }
 
 // offsetFloor finds the entry with the largest Offset at or below offset.
-func (ix *index) offsetFloor(id PartitionID, offset int64) (indexEntry, bool) {
+func (ix *index) offsetFloor(id PartitionID, offset int64) (best indexEntry, found bool) {
 	below := int64(0)
+	better := func(e indexEntry, ok bool) {
+		if ok && e.Offset >= below && (!found || e.Offset > best.Offset) {
+			best, found = e, true
+		}
+	}
 	ix.mu.RLock()
 	for _, l := range [...]*layer{ix.dirty, ix.inWrite} {
 		n := l.find(id)
 		if n == nil {
 			continue
 		}
-		if e, ok := n.offsetFloor(offset); ok {
+		e, ok := n.offsetFloor(offset)
+		better(e, ok)
+		if n.dropped || ok && !n.renoted { // else a lower layer may know a later entry
 			ix.mu.RUnlock()
-			return e, e.Offset >= below
-		}
-		if n.dropped {
-			ix.mu.RUnlock()
-			return indexEntry{}, false
+			return best, found
 		}
 		offset, below = min(offset, n.truncatedTo-1), max(below, n.deletedBelow)
 	}
 	ix.mu.RUnlock()
-	if offset < below {
-		return indexEntry{}, false
+	if offset >= below {
+		better(ix.storedOffsetFloor(id, offset))
 	}
-	e, ok := ix.storedOffsetFloor(id, offset)
-	return e, ok && e.Offset >= below
+	return best, found
 }
 
 // timeFloor finds the last entry with MaxTimestamp below ms: a search for the
@@ -175,6 +178,19 @@ func (ix *index) addOffsets(id PartitionID, entries []indexEntry) {
 	n := ix.dirty.note(id)
 	n.offsets = append(n.offsets, entries...)
 	ix.added(len(entries))
+}
+
+// renoteOffsets notes entries, ascending by Offset, that a reader found to be
+// missing or wrong anywhere in the log.
+func (ix *index) renoteOffsets(id PartitionID, entries []indexEntry) {
+	ix.mu.Lock()
+	n := ix.dirty.note(id)
+	before := len(n.offsets)
+	all := append(slices.Clone(entries), n.offsets...) // in this order: the new ones win
+	slices.SortStableFunc(all, func(a, b indexEntry) int { return cmp.Compare(a.Offset, b.Offset) })
+	n.offsets = slices.CompactFunc(all, func(a, b indexEntry) bool { return a.Offset == b.Offset })
+	n.renoted = true
+	ix.added(len(n.offsets) - before)
 }
 
 // addTimes notes entries, ascending by MaxTimestamp and Offset. It does no I/O

@@ -28,6 +28,7 @@ type noted struct {
 	deletedBelow int64 // 0: nothing deleted
 	meta         *logMeta
 	offsets      []indexEntry // ascending by Offset
+	renoted      bool         // some of offsets may lie below entries of the layers below
 	times        []timeEntry  // ascending by MaxTimestamp and Offset
 }
 

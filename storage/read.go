@@ -231,7 +231,7 @@ func (l *Log) locate(f file, sec *section, offset int64) (int64, error) {
 		return 0, err
 	}
 	if len(hw.seen) > 1 {
-		l.disk.index.addOffsets(l.id, hw.seen)
+		l.disk.index.renoteOffsets(l.id, hw.seen)
 	}
 	return pos, nil
 }

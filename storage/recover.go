@@ -431,7 +431,7 @@ func (r *recovery) mergeEpochs() []EpochEntry {
 		from = r.epochs[0].StartOffset
 	}
 	for _, e := range r.meta.Epochs {
-		if e.StartOffset <= from {
+		if e.StartOffset < from {
 			add(e)
 		}
 	}
