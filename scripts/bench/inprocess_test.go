@@ -180,7 +180,7 @@ func BenchmarkProduce(b *testing.B) {
 func BenchmarkParseOnly(b *testing.B) {
 	for _, records := range []int{1, batchRecords} {
 		b.Run(fmt.Sprintf("records=%d", records), func(b *testing.B) {
-			c, bodies := newCaller(b, parseOnly(), http.MethodPost, "/parse"), benchmarkBodies(records)
+			c, bodies := newCaller(b, handlers.NewParseOnly(), http.MethodPost, "/parse"), benchmarkBodies(records)
 			perRecord(b, records, func(i int) { c.call(b, bodies[i%len(bodies)]) })
 		})
 	}

@@ -12,6 +12,8 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+
+	"highwater/handlers"
 )
 
 // The reference process serves what the broker is compared with. It is a process
@@ -45,8 +47,8 @@ func runReference(httpAddr, rawAddr string) error {
 	go ref.serveRaw(raw)
 	mux := http.NewServeMux()
 	mux.HandleFunc("/ready", func(http.ResponseWriter, *http.Request) {})
-	mux.HandleFunc("/noop", noop)
-	mux.Handle("/parse", parseOnly())
+	mux.Handle("/noop", handlers.NewNoop())
+	mux.Handle("/parse", handlers.NewParseOnly())
 	mux.HandleFunc("/page", ref.page)
 	mux.HandleFunc("/files", ref.open)
 	return http.ListenAndServe(httpAddr, mux)
@@ -54,15 +56,6 @@ func runReference(httpAddr, rawAddr string) error {
 
 // referenceGCPercent is what the broker sets for itself at start-up.
 const referenceGCPercent = 400
-
-func noop(w http.ResponseWriter, r *http.Request) {
-	if _, err := io.Copy(io.Discard, r.Body); err != nil {
-		http.Error(w, err.Error(), http.StatusBadRequest)
-		return
-	}
-	w.Header().Set("Content-Type", "application/json")
-	_, _ = w.Write([]byte("{}"))
-}
 
 // open replaces the files that the page sides read.
 func (ref *reference) open(w http.ResponseWriter, r *http.Request) {
