@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"time"
 
 	"github.com/rs/zerolog"
@@ -40,14 +39,16 @@ func run(signals context.Context, cfg *config, log zerolog.Logger) error {
 		case <-failed.Done():
 		}
 	}
+	if startErr != nil && signals.Err() != nil && failed.Err() == nil {
+		// Told to stop while starting: whatever start says, it was cut short.
+		log.Info().AnErr("start", startErr).Msg("stopped while starting")
+		startErr = nil
+	}
 	grace := drainTime
 	if failed.Err() != nil || startErr != nil {
 		grace = failedDrainTime
 	}
 	stopErr := p.stop(grace, func() error { stopLoops(); return loops.Wait() })
-	if startErr != nil && signals.Err() != nil && failed.Err() == nil && errors.Is(startErr, context.Canceled) {
-		startErr = nil // told to stop while starting
-	}
 	return firstOf(stopErr.loops, startErr, stopErr.closing)
 }
 

@@ -180,3 +180,19 @@ func readLines(r io.Reader, prefix string, n int) ([]string, error) {
 	}
 	return got, nil
 }
+
+// TestSigtermWhileStarting: told to stop before it serves, the broker still ends
+// with exit code 0, at whatever moment the signal comes.
+func TestSigtermWhileStarting(t *testing.T) {
+	dir := t.TempDir()
+	for range 10 {
+		b := launch(t, dir)
+		select {
+		case <-b.started:
+			b.stop()
+		case <-b.exited:
+			t.Fatalf("%v\n%s", b.err, b.output())
+		}
+	}
+	start(t, dir).stop()
+}
