@@ -246,6 +246,8 @@ var mappings = [...]mapping{
 	}),
 	is("storage.ErrDiskNearlyFull", storage.ErrDiskNearlyFull, codeDiskNearlyFull,
 		"The broker's disk is nearly full; nothing was written.", "Free space: shorten retention.ms, delete records or topics, then send again."),
+	is("storage.ErrTooManyFiles", storage.ErrTooManyFiles, codeOverloaded,
+		"This broker has no file descriptor left; nothing was written.", "Send the same request again after a pause, or raise the broker's descriptor limit."),
 	is("storage.ErrClosed", storage.ErrClosed, codeShuttingDown,
 		"This broker is shutting down.", "Send the same request to another broker, or to this one after its restart."),
 	is("storage.ErrBatchTooLarge", storage.ErrBatchTooLarge, codeRecordTooLarge,

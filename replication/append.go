@@ -151,9 +151,9 @@ func (a *pending) write(acks Acks, res *AppendResult) {
 		return
 	}
 	if err := p.log.Write(a.staged); err != nil {
-		// A log that ran out of space has cut the batches off again; after any
-		// other failure nobody knows.
-		res.Err, res.Unknown = p.gone(err), !errors.Is(err, storage.ErrDiskNearlyFull)
+		// A log that ran out of space or descriptors has cut the batches off again;
+		// after any other failure nobody knows.
+		res.Err, res.Unknown = p.gone(err), !errors.Is(err, storage.ErrDiskNearlyFull) && !errors.Is(err, storage.ErrTooManyFiles)
 		return
 	}
 	if acks != AcksAll {

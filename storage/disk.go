@@ -67,7 +67,7 @@ func newDisk(fs fs, dir string, index logIndex, opts Options) *disk {
 		outOfSpace: func() {},
 		fsynced:    func(time.Duration) {},
 	}
-	d.files = newHandles(fs, func(err error) { d.failed(err) })
+	d.files = newHandles(fs, opts.MaxIdleFiles, func(err error) { d.failed(err) })
 	return d
 }
 

@@ -12,6 +12,8 @@ var (
 	ErrClosed = errors.New("storage: closed")
 	// ErrDiskNearlyFull: free space is below the reserve; nothing was written.
 	ErrDiskNearlyFull = errors.New("storage: disk nearly full")
+	// ErrTooManyFiles: the process has no file descriptor left; nothing was written.
+	ErrTooManyFiles = errors.New("storage: no file descriptor left")
 	// ErrLocked: another process holds the data directory.
 	ErrLocked = errors.New("storage: data directory is locked by another process")
 )

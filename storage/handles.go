@@ -2,22 +2,25 @@ package storage
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"sync"
 	"syscall"
 )
 
-// maxIdleHandles bounds the open segment files that nobody uses at the moment.
-// 512 leaves room for connections under a limit of 1,024 descriptors, the usual one.
+// maxIdleHandles bounds the open segment files that nobody uses at the moment,
+// unless Options.MaxIdleFiles says less. 512 leaves room for connections under a
+// limit of 1,024 descriptors, the usual one.
 const maxIdleHandles = 512
 
 // handles opens segment files when they are needed and keeps the most recently
 // used ones open. A file in use, or with bytes that were not synced yet, stays
 // open: the kernel reports a failed write-back only to files that are open. All
-// files together are at most maxIdleHandles plus those in use.
+// files together are at most `most` plus those in use.
 type handles struct {
-	fs fs
+	fs   fs
+	most int // idle ones
 	// failed is told of an error in closing a file: it is final (S4).
 	failed func(error)
 
@@ -37,8 +40,11 @@ type handle struct {
 	prev, next *handle // in the idle ring
 }
 
-func newHandles(fs fs, failed func(error)) *handles {
-	c := &handles{fs: fs, failed: failed}
+func newHandles(fs fs, most int, failed func(error)) *handles {
+	if most <= 0 {
+		most = maxIdleHandles
+	}
+	c := &handles{fs: fs, most: most, failed: failed}
 	c.idle.prev, c.idle.next = &c.idle, &c.idle
 	return c
 }
@@ -57,11 +63,10 @@ func (c *handles) acquire(dir string, s *segment) (*handle, error) {
 	c.mu.Unlock()
 	h.once.Do(func() {
 		name := filepath.Join(dir, segmentName(s.base))
-		h.file, h.err = c.fs.open(name, os.O_RDWR)
-		if errors.Is(h.err, syscall.EMFILE) || errors.Is(h.err, syscall.ENFILE) {
-			c.closeIdle() // make room and try once more (F50)
-			h.file, h.err = c.fs.open(name, os.O_RDWR)
-		}
+		h.err = c.withRoom(func() (err error) {
+			h.file, err = c.fs.open(name, os.O_RDWR)
+			return err
+		})
 	})
 	if h.err != nil {
 		err := h.err
@@ -69,6 +74,24 @@ func (c *handles) acquire(dir string, s *segment) (*handle, error) {
 		return nil, err
 	}
 	return h, nil
+}
+
+// withRoom does something that needs a descriptor. When none is left it closes
+// the idle files and tries once more (F50); ErrTooManyFiles if that didn't help.
+func (c *handles) withRoom(do func() error) error {
+	err := do()
+	if !isOutOfFiles(err) {
+		return err
+	}
+	c.closeIdle()
+	if err = do(); isOutOfFiles(err) {
+		return fmt.Errorf("%w: %w", ErrTooManyFiles, err)
+	}
+	return err
+}
+
+func isOutOfFiles(err error) bool {
+	return errors.Is(err, syscall.EMFILE) || errors.Is(err, syscall.ENFILE)
 }
 
 // adopt gives a segment the file that was just made for it; the caller has the handle.
@@ -102,7 +125,7 @@ func (c *handles) release(h *handle) {
 	default:
 		h.prev, h.next = &c.idle, c.idle.next
 		h.prev.next, h.next.prev = h, h
-		if c.count++; c.count > maxIdleHandles {
+		if c.count++; c.count > c.most {
 			closing = c.idle.prev
 			c.unlink(closing)
 			closing.segment.handle = nil

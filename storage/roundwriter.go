@@ -1,10 +1,8 @@
 package storage
 
 import (
-	"errors"
 	"fmt"
 	"path/filepath"
-	"syscall"
 	"time"
 )
 
@@ -309,13 +307,15 @@ func (w *roundWriter) told(err error) error {
 		return &FailedError{Cause: err}
 	case isDiskFull(err):
 		return ErrDiskNearlyFull
+	case isOutOfFiles(err):
+		return ErrTooManyFiles
 	}
 	return fmt.Errorf("storage: not written: %w", err)
 }
 
 // isRefusal: there was no room or no descriptor left, and the disk is sound (S5, F50).
 func isRefusal(err error) bool {
-	return isDiskFull(err) || errors.Is(err, syscall.EMFILE) || errors.Is(err, syscall.ENFILE)
+	return isDiskFull(err) || isOutOfFiles(err)
 }
 
 // removeSegment deletes a segment's file and makes that durable.

@@ -71,20 +71,25 @@ func parseSegmentName(name string) (base int64, ok bool) {
 // leaves nothing behind when it fails. The caller has the handle.
 func (l *Log) createSegment(base int64) (*segment, *handle, error) {
 	name := filepath.Join(l.dir, segmentName(base))
-	f, err := l.disk.fs.open(name, os.O_CREATE|os.O_EXCL|os.O_RDWR)
+	files := l.disk.files
+	var f file
+	err := files.withRoom(func() (err error) {
+		f, err = l.disk.fs.open(name, os.O_CREATE|os.O_EXCL|os.O_RDWR)
+		return err
+	})
 	if err != nil {
 		return nil, nil, err
 	}
 	s := newSegment(base)
-	h := l.disk.files.adopt(s, f)
-	err = l.disk.fs.syncDir(l.dir)
+	h := files.adopt(s, f)
+	err = files.withRoom(func() error { return l.disk.fs.syncDir(l.dir) })
 	if err == nil && !l.dirSynced {
-		err = l.disk.fs.syncDir(l.disk.partitionsDir())
+		err = files.withRoom(func() error { return l.disk.fs.syncDir(l.disk.partitionsDir()) })
 		l.dirSynced = err == nil
 	}
 	if err != nil {
-		l.disk.files.retire(s)
-		l.disk.files.release(h)
+		files.retire(s)
+		files.release(h)
 		if removeErr := l.disk.fs.remove(name); removeErr != nil && isDiskFull(err) {
 			err = removeErr // an empty file stays in the way: not a full disk but a broken one
 		}

@@ -62,6 +62,7 @@ type Options struct {
 	Fsync         Fsync
 	FsyncInterval time.Duration // default 1 s; only for FsyncInterval
 	ReserveBytes  int64         // produce is refused when less than this is free; also the ballast's size; 0: neither
+	MaxIdleFiles  int           // open segment files that nobody uses; 0: 512
 	ClusterID     string        // refuse a directory of another cluster; empty: don't check
 	NodeID        int32         // refuse a directory of another node; 0: don't check
 	Now           func() time.Time
