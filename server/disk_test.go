@@ -23,6 +23,9 @@ func listing(t *testing.T, dir string) string {
 			return err
 		}
 		data, err := os.ReadFile(path)
+		if d.Name() == "index.db" { // checkpoints go into it at any time
+			data = nil
+		}
 		fmt.Fprintf(&out, "%s %d %x\n", path, len(data), sha256.Sum256(data))
 		return err
 	})

@@ -106,7 +106,7 @@ func TestNDJSONFile(t *testing.T) {
 	})
 
 	t.Run("posted back", func(t *testing.T) {
-		post(t, c, "/topics/again?acks=1", printed)
+		post(t, c, "/topics/again?acks=-1", printed)
 		hash := sha256.New()
 		c.read(t, "again", 0, 0, func(r *stored) {
 			if err := eventLine(hash, r); err != nil {

@@ -48,7 +48,11 @@ func (p *process) start(ctx, loopsCtx context.Context, loops *errgroup.Group) (e
 	// The port first: if it is taken nothing on disk has been touched; the real
 	// port is part of the URL that the controller registers; and a health check
 	// gets its answer however long recovery takes.
-	if p.listener, err = listen(ctx, p.cfg.Listen, p.cfg.MaxConnections); err != nil {
+	connections, idleFiles, err := shareDescriptors(p.cfg.MaxConnections)
+	if err != nil {
+		return err
+	}
+	if p.listener, err = listen(ctx, p.cfg.Listen, connections); err != nil {
 		return err
 	}
 	if p.url = p.cfg.AdvertiseURL; p.url == "" {
@@ -59,7 +63,7 @@ func (p *process) start(ctx, loopsCtx context.Context, loops *errgroup.Group) (e
 	p.log.Info().Str("version", version).Stringer("listen", p.listener.Addr()).Str("data_dir", p.cfg.DataDir).Msg("starting")
 
 	// The store before all that writes: it holds the lock on the directory.
-	if p.store, err = p.openStore(); err != nil {
+	if p.store, err = p.openStore(idleFiles); err != nil {
 		return err
 	}
 	loops.Go(func() error { return p.store.Run(loopsCtx) }) // appends wait for its fsyncs
@@ -152,9 +156,9 @@ func (p *process) stop(grace time.Duration, stopLoops func() error) (errs stopEr
 	return errs
 }
 
-func (p *process) openStore() (*storage.Store, error) {
+func (p *process) openStore(idleFiles int) (*storage.Store, error) {
 	store, err := storage.Open(storage.Options{Dir: p.cfg.DataDir, Fsync: p.cfg.Fsync, FsyncInterval: time.Duration(p.cfg.FsyncInterval),
-		ReserveBytes: int64(p.cfg.DiskReserve), Now: time.Now, Logger: p.log})
+		ReserveBytes: int64(p.cfg.DiskReserve), NodeID: p.cfg.NodeID, MaxIdleFiles: idleFiles, Now: time.Now, Logger: p.log})
 	switch {
 	case errors.Is(err, storage.ErrLocked):
 		return nil, fmt.Errorf("another process holds the lock %s: stop it, or give this one its own --data-dir: %w",

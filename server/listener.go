@@ -17,6 +17,11 @@ const (
 	// connectionShare of the descriptors may be connections; the rest is for
 	// segments, the index and raft.
 	connectionShareNum, connectionShareDen = 3, 4
+	// minFiles is what a small broker needs besides connections: raft, index, lock,
+	// log, epoll, and a few segments.
+	minFiles = 32
+	// maxIdleFiles: keeping more segments open was not measured to help.
+	maxIdleFiles = 512
 	// refusals at once are told 503 in words; beyond that the connection is just closed.
 	maxRefusals    = 64
 	refusalTimeout = time.Second // for a refused client to take its answer
@@ -44,16 +49,28 @@ type listener struct {
 	conns map[*conn]struct{}
 }
 
-// listen binds address. most 0 is derived from the descriptor limit, which the
-// Go runtime has raised to the hard limit already.
-func listen(ctx context.Context, address string, most int) (*listener, error) {
-	if most == 0 {
-		var limit syscall.Rlimit
-		if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil {
-			return nil, fmt.Errorf("descriptor limit: %w", err)
-		}
-		most = int(min(limit.Cur, 1<<20)) * connectionShareNum / connectionShareDen
+// shareDescriptors divides the process's descriptors, whose limit the Go runtime
+// has raised to the hard one already, among connections and segment files that
+// nobody uses at the moment; what is left is for files in use. wanted is the
+// number of connections that was asked for, 0 for the usual share.
+func shareDescriptors(wanted int) (connections, idleFiles int, err error) {
+	var rlimit syscall.Rlimit
+	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &rlimit); err != nil {
+		return 0, 0, fmt.Errorf("descriptor limit: %w", err)
 	}
+	limit := int(min(rlimit.Cur, 1<<20))
+	if connections = wanted; connections == 0 {
+		connections = limit * connectionShareNum / connectionShareDen
+	}
+	if connections+minFiles > limit {
+		return 0, 0, fmt.Errorf("%d connections and %d files need more than the %d descriptors that this process may have: "+
+			"raise the limit (ulimit -n) or lower --max-connections", connections, minFiles, limit)
+	}
+	return connections, min(max((limit-connections)/3, 4), maxIdleFiles), nil
+}
+
+// listen binds address.
+func listen(ctx context.Context, address string, most int) (*listener, error) {
 	lc := net.ListenConfig{KeepAliveConfig: net.KeepAliveConfig{
 		Enable: true, Idle: keepAliveIdle, Interval: keepAliveInterval, Count: keepAliveCount}}
 	l, err := lc.Listen(ctx, "tcp", address)

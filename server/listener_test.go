@@ -15,7 +15,7 @@ func TestH36_AdvertisedURLIsTheBoundAddress(t *testing.T) {
 	for address, prefix := range map[string]string{
 		"127.0.0.1:0": "http://127.0.0.1:", "[::1]:0": "http://[::1]:", "localhost:0": "http://", "0.0.0.0:0": "http://", ":0": "http://",
 	} {
-		l, err := listen(t.Context(), address, 0)
+		l, err := listen(t.Context(), address, 10)
 		if err != nil {
 			if address == "[::1]:0" {
 				t.Log("no IPv6 here: ", err)
