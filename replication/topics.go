@@ -129,17 +129,21 @@ func (b *Broker) PutTopic(ctx context.Context, req controller.CreateTopicRequest
 	if err := controller.CheckConfigs(req.Configs); err != nil {
 		return nil, false, err
 	}
-	if t, ok := b.State().Topic(req.Name); ok {
-		return b.sameTopic(t, req)
-	}
-	t, err = b.CreateTopic(ctx, req)
-	if exists := (*controller.TopicExistsError)(nil); errors.As(err, &exists) {
+	for range maxPutTries {
 		if t, ok := b.State().Topic(req.Name); ok {
 			return b.sameTopic(t, req)
+		}
+		t, err = b.CreateTopic(ctx, req)
+		if exists := (*controller.TopicExistsError)(nil); !errors.As(err, &exists) {
+			break
 		}
 	}
 	return t, err == nil, err
 }
+
+// maxPutTries bounds how often PutTopic looks again because the topic came or
+// went between its look and its proposal.
+const maxPutTries = 5
 
 func (b *Broker) sameTopic(t *controller.Topic, req controller.CreateTopicRequest) (*controller.Topic, bool, error) {
 	if differs := t.Differs(req, b.configDefaults); len(differs) > 0 {
