@@ -50,6 +50,7 @@ type brokerOptions struct {
 	handlers func(*Config)
 	storage  func(*storage.Options)
 	defaults func(*replication.Defaults)
+	server   func(*http.Server)
 }
 
 // startBroker starts a broker that is stopped at the end of the test.
@@ -77,6 +78,11 @@ func withStorage(f func(*storage.Options)) func(*brokerOptions) {
 // withDefaults changes the broker-wide topic defaults.
 func withDefaults(f func(*replication.Defaults)) func(*brokerOptions) {
 	return func(o *brokerOptions) { o.defaults = f }
+}
+
+// withServer changes the HTTP server before it serves.
+func withServer(f func(*http.Server)) func(*brokerOptions) {
+	return func(o *brokerOptions) { o.server = f }
 }
 
 func (b *testBroker) start() {
@@ -116,6 +122,9 @@ func (b *testBroker) start() {
 	}
 	b.handler = New(cfg)
 	b.server = &http.Server{Handler: b.handler, ReadHeaderTimeout: 10 * time.Second, IdleTimeout: time.Minute, ErrorLog: nil}
+	if b.opts.server != nil {
+		b.opts.server(b.server)
+	}
 	b.stopped.Go(func() { _ = b.server.Serve(listener) })
 	b.client = &http.Client{Transport: &http.Transport{DisableCompression: true}, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
 }

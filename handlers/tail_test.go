@@ -266,8 +266,8 @@ func TestTailBegunAtTheEndResumes(t *testing.T) {
 // idle connections nor its own write deadline cut a stream, and it shows that it
 // lives.
 func TestH21_StreamOutlivesTimeouts(t *testing.T) {
-	b := startBroker(t, withHandlers(func(c *Config) { c.TailHeartbeat = 5 * time.Millisecond }))
-	b.server.ReadHeaderTimeout, b.server.IdleTimeout = 20*time.Millisecond, 20*time.Millisecond
+	b := startBroker(t, withHandlers(func(c *Config) { c.TailHeartbeat = 5 * time.Millisecond }),
+		withServer(func(s *http.Server) { s.ReadHeaderTimeout, s.IdleTimeout = 20*time.Millisecond, 20*time.Millisecond }))
 	b.topic("t", 1)
 	s, merged := b.events("/topics/t/partitions/0/records"), b.events("/topics/t/records")
 	for range 20 { // 100 ms of silence
