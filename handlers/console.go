@@ -23,7 +23,7 @@ func (a *api) consoleRoutes() []route {
 //	@Header			200	{string}	ETag	"Changes with the page."
 //	@Success		304	"Not modified: the ETag in `If-None-Match` is the current one."
 //	@x-media-200	{"text/html":"text"}
-//	@Router			/console/ [get]
+//	@Router			/console [get]
 func (a *api) getConsole(w http.ResponseWriter, r *http.Request) error {
 	return a.console.servePage(w, r, "console")
 }

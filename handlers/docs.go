@@ -49,7 +49,7 @@ func (a *api) getOpenAPI(w http.ResponseWriter, r *http.Request) error {
 //	@Header			200	{string}	ETag	"Changes with the page."
 //	@Success		304	"Not modified: the ETag in `If-None-Match` is the current one."
 //	@x-media-200	{"text/html":"text"}
-//	@Router			/docs/ [get]
+//	@Router			/docs [get]
 func (a *api) getDocs(w http.ResponseWriter, r *http.Request) error {
 	return a.docs.servePage(w, r, "docs")
 }

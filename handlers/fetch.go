@@ -32,9 +32,9 @@ import (
 //	@Param			key_format		query	string	false	"How keys stand in the answer"		Enums(string,json,binary)
 //	@Param			value_format	query	string	false	"How values stand in the answer"	Enums(string,json,binary)
 //	@Param			follow			query	boolean	false	"Tail as NDJSON (or as events)"		default(false)
-//	@Param			Last-Event-ID	header	string	false	"Tails as events: resume here; wins over the query"	maxlength(64)
-//	@Param			Prefer			header	string	false	"wait=N: the same as timeout, in seconds"	maxlength(256)
-//	@Param			If-None-Match	header	string	false	"ETags that the client has: 304 for one of them"	maxlength(4096)
+//	@Param			Last-Event-ID	header	string	false	"Tails as events: resume here; wins over the query"
+//	@Param			Prefer			header	string	false	"wait=N: the same as timeout, in seconds; what is no such preference is passed over"	example(wait=1)
+//	@Param			If-None-Match	header	string	false	"ETags that the client has: 304 for one of them"
 //	@Success		200		{array}		schema.Record	"The records."
 //	@Success		204		"As bytes: a tombstone, or no record is there yet."
 //	@Success		304		"The client has these very bytes."

@@ -27,7 +27,7 @@ import (
 //	@Param			value_format	query	string	false	"How values stand in the answer"	Enums(string,json,binary)
 //	@Param			follow			query	boolean	false	"Tail as NDJSON (or as events)"		default(false)
 //	@Param			Last-Event-ID	header	string	false	"Tails as events: resume here; wins over the query"
-//	@Param			Prefer			header	string	false	"wait=N: the same as timeout, in seconds"	maxlength(256)
+//	@Param			Prefer			header	string	false	"wait=N: the same as timeout, in seconds; what is no such preference is passed over"	example(wait=1)
 //	@Success		200		{array}		schema.Record	"The records."
 //	@Header			200		{string}	Highwater-Next-Position	"Where the next fetch begins."
 //	@x-media-200	{"application/json":"[Record]","application/x-ndjson":"text","text/event-stream":"text","application/vnd.kafka.json.v2+json":"[DialectRecord]","application/vnd.kafka.binary.v2+json":"[DialectRecord]","application/vnd.kafka.text.v2+json":"[DialectRecord]"}

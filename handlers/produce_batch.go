@@ -31,12 +31,11 @@ var batchTypes = []string{"", typeJSON, typeNDJSON, typeKafkaJSON, typeKafkaBina
 //	@Tags			produce
 //	@Param			topic			path		string	true	"Name of the topic."	minlength(1)	maxlength(249)	example(orders)
 //	@Param			acks			query		string	false	"What must hold before the answer: `0` nothing (offsets are -1), `1` written to the leader's log, `-1` or `all` on disk on every in-sync replica. The default is the broker's `--default-acks`."	Enums(0,1,-1,all)	default(1)	example(-1)
-//	@Param			timeout_ms		query		int		false	"How long to wait for the acknowledgement, in ms; more than the maximum counts as that."	minimum(1)	default(30000)	format(int64)	example(30000)
+//	@Param			timeout_ms		query		int		false	"How long to wait for the acknowledgement, in ms; more than the maximum counts as that."	minimum(1)	default(30000)	example(30000)
 //	@Param			response		query		string	false	"`summary` leaves `offsets` out: one entry a partition instead of one a record. NDJSON bodies are answered so unless `full` is asked for."	Enums(full,summary)	example(full)
 //	@Param			key_format		query		string	false	"How keys stand in the body, if not as its content type says: `string` text, `json` any JSON, `binary` base64."	Enums(string,json,binary)	example(string)
 //	@Param			value_format	query		string	false	"How values stand in the body, if not as its content type says: `string` text, `json` any JSON, `binary` base64."	Enums(string,json,binary)	example(json)
 //	@Param			Idempotency-Key	header		string	false	"Gives record i of the request the message id `<key>/i`."	minlength(1)	maxlength(1024)	example(order-4711)
-//	@Param			Content-Encoding	header	string	false	"Encoding of the body; the size limit counts expanded bytes."	Enums(gzip,zstd,identity)	example(identity)
 //	@Param			body			body		schema.ProduceRequest	true	"The records."
 //	@Success		200				{object}	schema.ProduceResult	"Appended, as `acks` asks."
 //	@Success		202				{object}	schema.ProduceResult	"Queued (`acks=0`): nothing is proved."
@@ -60,15 +59,14 @@ func (a *api) postBatch(w http.ResponseWriter, r *http.Request) error {
 //	@Description	The whole request is checked before anything is appended: a faulty record refuses all, and every fault is listed. What was appended stays, also when the client leaves. As NDJSON (`application/x-ndjson`) each line is one record object.
 //	@Tags			produce
 //	@Param			topic			path		string	true	"Name of the topic."	minlength(1)	maxlength(249)	example(orders)
-//	@Param			partition		path		int		true	"Number of the partition, from 0."	minimum(0)	maximum(2147483647)	example(0)
+//	@Param			partition		path		int		true	"Number of the partition, from 0."	minimum(0)	maximum(2147483647)	format(int32)	example(0)
 //	@Param			acks			query		string	false	"What must hold before the answer: `0` nothing (offsets are -1), `1` written to the leader's log, `-1` or `all` on disk on every in-sync replica. The default is the broker's `--default-acks`."	Enums(0,1,-1,all)	default(1)	example(-1)
-//	@Param			timeout_ms		query		int		false	"How long to wait for the acknowledgement, in ms; more than the maximum counts as that."	minimum(1)	default(30000)	format(int64)	example(30000)
+//	@Param			timeout_ms		query		int		false	"How long to wait for the acknowledgement, in ms; more than the maximum counts as that."	minimum(1)	default(30000)	example(30000)
 //	@Param			response		query		string	false	"`summary` leaves `offsets` out: one entry a partition instead of one a record. NDJSON bodies are answered so unless `full` is asked for."	Enums(full,summary)	example(full)
 //	@Param			key_format		query		string	false	"How keys stand in the body, if not as its content type says: `string` text, `json` any JSON, `binary` base64."	Enums(string,json,binary)	example(string)
 //	@Param			value_format	query		string	false	"How values stand in the body, if not as its content type says: `string` text, `json` any JSON, `binary` base64."	Enums(string,json,binary)	example(json)
 //	@Param			expected_offset	query		int		false	"Append only if the log ends at this offset, else 412."	minimum(0)	format(int64)
 //	@Param			Idempotency-Key	header		string	false	"Gives record i of the request the message id `<key>/i`."	minlength(1)	maxlength(1024)	example(order-4711)
-//	@Param			Content-Encoding	header	string	false	"Encoding of the body; the size limit counts expanded bytes."	Enums(gzip,zstd,identity)	example(identity)
 //	@Param			body			body		schema.ProduceRequest	true	"The records."
 //	@Success		200				{object}	schema.ProduceResult	"Appended, as `acks` asks."
 //	@Success		202				{object}	schema.ProduceResult	"Queued (`acks=0`): nothing is proved."

@@ -29,14 +29,13 @@ const (
 //	@Param			topic			path		string	true	"Name of the topic."	minlength(1)	maxlength(249)	example(orders)
 //	@Param			key				query		string	false	"The record's key; an empty one is a key, none is none."	example(k1)
 //	@Param			key_format		query		string	false	"How `key` is meant: `string` text, `json` any JSON, `binary` base64."	Enums(string,json,binary)	example(string)
-//	@Param			partition		query		int		false	"Partition to append to; else the key decides."	minimum(0)	maximum(2147483647)	example(0)
+//	@Param			partition		query		int		false	"Partition to append to; else the key decides."	minimum(0)	maximum(2147483647)	format(int32)	example(0)
 //	@Param			timestamp		query		string	false	"Record timestamp: ms since 1970, RFC 3339, or relative like `-15m`. Default: the broker's clock."	minlength(1)	example(1764424000000)
 //	@Param			acks			query		string	false	"What must hold before the answer: `0` nothing (offsets are -1), `1` written to the leader's log, `-1` or `all` on disk on every in-sync replica. The default is the broker's `--default-acks`."	Enums(0,1,-1,all)	default(1)	example(-1)
-//	@Param			timeout_ms		query		int		false	"How long to wait for the acknowledgement, in ms; more than the maximum counts as that."	minimum(1)	default(30000)	format(int64)	example(30000)
+//	@Param			timeout_ms		query		int		false	"How long to wait for the acknowledgement, in ms; more than the maximum counts as that."	minimum(1)	default(30000)	example(30000)
 //	@Param			response		query		string	false	"`summary` leaves `offsets` out: one entry a partition instead of one a record. NDJSON bodies are answered so unless `full` is asked for."	Enums(full,summary)	example(full)
 //	@Param			Message-Id		header		string	false	"The record's message id."	minlength(1)	maxlength(1024)	example(order-4711)
 //	@Param			Idempotency-Key	header		string	false	"Gives record i of the request the message id `<key>/i`."	minlength(1)	maxlength(1024)	example(order-4711)
-//	@Param			Content-Encoding	header	string	false	"Encoding of the body; the size limit counts expanded bytes."	Enums(gzip,zstd,identity)	example(identity)
 //	@Param			body			body		string	false	"The value. An empty body is an empty value."
 //	@Success		200				{object}	schema.ProduceResult	"Appended, as `acks` asks."
 //	@Success		202				{object}	schema.ProduceResult	"Queued (`acks=0`): nothing is proved."
@@ -56,17 +55,16 @@ func (a *api) postRecord(w http.ResponseWriter, r *http.Request) error {
 //	@Description	The body is the record's value, byte for byte, whatever its content type, which is kept as record header `content-type` (curl's form default is not). HTTP headers `Record-Header-<name>` become record headers. The answer is that of a batch of one.
 //	@Tags			produce
 //	@Param			topic			path		string	true	"Name of the topic."	minlength(1)	maxlength(249)	example(orders)
-//	@Param			partition		path		int		true	"Number of the partition, from 0."	minimum(0)	maximum(2147483647)	example(0)
+//	@Param			partition		path		int		true	"Number of the partition, from 0."	minimum(0)	maximum(2147483647)	format(int32)	example(0)
 //	@Param			key				query		string	false	"The record's key; an empty one is a key, none is none."	example(k1)
 //	@Param			key_format		query		string	false	"How `key` is meant: `string` text, `json` any JSON, `binary` base64."	Enums(string,json,binary)	example(string)
 //	@Param			timestamp		query		string	false	"Record timestamp: ms since 1970, RFC 3339, or relative like `-15m`. Default: the broker's clock."	minlength(1)	example(1764424000000)
 //	@Param			acks			query		string	false	"What must hold before the answer: `0` nothing (offsets are -1), `1` written to the leader's log, `-1` or `all` on disk on every in-sync replica. The default is the broker's `--default-acks`."	Enums(0,1,-1,all)	default(1)	example(-1)
-//	@Param			timeout_ms		query		int		false	"How long to wait for the acknowledgement, in ms; more than the maximum counts as that."	minimum(1)	default(30000)	format(int64)	example(30000)
+//	@Param			timeout_ms		query		int		false	"How long to wait for the acknowledgement, in ms; more than the maximum counts as that."	minimum(1)	default(30000)	example(30000)
 //	@Param			response		query		string	false	"`summary` leaves `offsets` out: one entry a partition instead of one a record. NDJSON bodies are answered so unless `full` is asked for."	Enums(full,summary)	example(full)
 //	@Param			expected_offset	query		int		false	"Append only if the log ends at this offset, else 412."	minimum(0)	format(int64)
 //	@Param			Message-Id		header		string	false	"The record's message id."	minlength(1)	maxlength(1024)	example(order-4711)
 //	@Param			Idempotency-Key	header		string	false	"Gives record i of the request the message id `<key>/i`."	minlength(1)	maxlength(1024)	example(order-4711)
-//	@Param			Content-Encoding	header	string	false	"Encoding of the body; the size limit counts expanded bytes."	Enums(gzip,zstd,identity)	example(identity)
 //	@Param			body			body		string	false	"The value. An empty body is an empty value."
 //	@Success		200				{object}	schema.ProduceResult	"Appended, as `acks` asks."
 //	@Success		202				{object}	schema.ProduceResult	"Queued (`acks=0`): nothing is proved."

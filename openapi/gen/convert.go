@@ -40,12 +40,11 @@ func convert(swagger []byte) (*openapi3.T, error) {
 			}
 		}
 	}
+	nameValues(doc)
 	for _, ref := range doc.Components.Schemas {
-		nameAnyJSON(ref.Value)
 		sizeIntegers(ref.Value)
 	}
-	doc.Components.Schemas["AnyJSON"] = anyJSON()
-	dropUnused(doc)
+	closeAndPrune(doc)
 	return doc, check(doc)
 }
 
@@ -90,7 +89,7 @@ func finish(doc *openapi3.T, op *openapi3.Operation) error {
 		op.RequestBody.Value.Extensions = without(op.RequestBody.Value.Extensions, "x-originalParamName")
 	}
 	for _, p := range op.Parameters {
-		finishParameter(p.Value)
+		finishParameter(op, p.Value)
 	}
 	if err := applyMedia(doc, op); err != nil {
 		return err
@@ -115,46 +114,6 @@ func splitErrorMedia(op *openapi3.Operation) {
 			continue
 		}
 		delete(ref.Value.Content, problemMedia)
-	}
-}
-
-const anyJSONRef = "#/components/schemas/AnyJSON"
-
-// anyJSON is the schema of any JSON value. In OpenAPI 3.0 tools disagree whether
-// `{}` lets null pass and whether `nullable` may stand without a type, and some
-// refuse a schema that refers to itself; about this spelling they agree.
-func anyJSON() *openapi3.SchemaRef {
-	element := openapi3.NewAnyOfSchema(openapi3.NewStringSchema().WithNullable(), &openapi3.Schema{Not: openapi3.NewStringSchema().NewRef()})
-	s := openapi3.NewAnyOfSchema(
-		openapi3.NewObjectSchema().WithAnyAdditionalProperties(), openapi3.NewArraySchema().WithItems(element),
-		openapi3.NewStringSchema().WithNullable(), openapi3.NewFloat64Schema().WithFormat("double"), openapi3.NewBoolSchema())
-	s.Description = "Any JSON value: the bytes are kept as sent, numbers keep their text."
-	return s.NewRef()
-}
-
-// nameAnyJSON: a member that swag gave no type is `any` in Go.
-func nameAnyJSON(s *openapi3.Schema) {
-	for _, p := range s.Properties {
-		if p.Ref == "" && p.Value.Type == nil && len(p.Value.AllOf) == 0 {
-			p.Value.Nullable = false
-			p.Value.AllOf = openapi3.SchemaRefs{openapi3.NewSchemaRef(anyJSONRef, anyJSON().Value)}
-		}
-	}
-}
-
-// sizeIntegers: swag tells the size of an integer only where a tag does, and the
-// schemas tag the 64 bit ones.
-func sizeIntegers(s *openapi3.Schema) {
-	if s.Type.Is(openapi3.TypeInteger) && s.Format == "" {
-		s.Format = "int32"
-	}
-	if s.Items != nil {
-		sizeIntegers(s.Items.Value)
-	}
-	for _, p := range s.Properties {
-		if p.Ref == "" {
-			sizeIntegers(p.Value)
-		}
 	}
 }
 

@@ -4,30 +4,44 @@ import (
 	"github.com/getkin/kin-openapi/openapi3"
 )
 
-// swag drops `pattern`, so the patterns of parameters stand here by name.
-func patternOf(parameter string) string {
+// Numbers as parameters spell them: no sign, no leading zero.
+const (
+	offsetPattern = `(0|[1-9][0-9]{0,18})`
+	instantDigits = `(0|[1-9][0-9]{0,13}|[12][0-9]{14})` // to the end of the year 9999
+	rfc3339       = `[0-9]{4}-(0[1-9]|1[0-2])-(0[1-9]|[12][0-9]|3[01])T([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9](\.[0-9]{1,9})?(Z|[+-]([01][0-9]|2[0-3]):[0-5][0-9])`
+	relativeTime  = `-[0-9]{1,6}(ms|s|m|h)`
+	position      = `(0|[1-9][0-9]{0,8}):` + offsetPattern
+)
+
+// patternOf a parameter, "" when it has none. They stand here by name, as swag
+// drops `pattern`.
+func patternOf(parameter, operation string) string {
 	switch parameter {
 	case "topic":
-		return "^[a-zA-Z0-9._-]{1,249}$"
-	default:
-		return ""
+		return `^[a-zA-Z0-9._-]{1,249}$`
+	case "slug":
+		return `^[a-z]+(-[a-z]+)*$`
+	case "timestamp":
+		return `^(` + instantDigits + `|` + rfc3339 + `|` + relativeTime + `)$`
+	case "offset":
+		if operation == "fetch" {
+			return `^(` + offsetPattern + `|-[1-9][0-9]{0,18}|earliest|latest)$`
+		}
+	case "before_offset":
+		return `^(` + offsetPattern + `|high_watermark)$`
+	case "position", "Last-Event-ID":
+		return `^` + position + `(,` + position + `)*$`
 	}
+	return ""
 }
 
-func finishParameter(p *openapi3.Parameter) {
+func finishParameter(op *openapi3.Operation, p *openapi3.Parameter) {
 	p.Extensions = without(p.Extensions, "x-example")
 	if p.Schema == nil || p.Schema.Value == nil {
 		return
 	}
 	s := p.Schema.Value
-	if p.In == openapi3.ParameterInPath {
-		if pattern := patternOf(p.Name); pattern != "" {
-			s.Pattern = pattern
-		}
-	}
-	if s.Type.Is(openapi3.TypeInteger) && s.Format == "" {
-		s.Format = "int32"
-	}
+	s.Pattern = patternOf(p.Name, op.OperationID)
 	// An example belongs to the parameter: there the docs page and the generated
 	// clients find it.
 	if p.Example == nil && s.Example != nil {

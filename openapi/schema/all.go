@@ -9,5 +9,7 @@ package schema
 //	@Success	201	{object}	ProduceRecord
 //	@Success	202	{object}	DialectRecord
 //	@Success	203	{object}	DialectProduceRequest
+//	@Success	204	{object}	TopicConfigs
+//	@Success	205	{object}	TopicConfig
 //	@Router		/-/schemas [get]
 func All() {}

@@ -2,10 +2,45 @@ package schema
 
 // CreateTopic is the body of PUT /topics/{topic}; every member may be left out.
 type CreateTopic struct {
-	Partitions        int32 `json:"partitions,omitempty" minimum:"1" example:"3"`
-	ReplicationFactor int32 `json:"replication_factor,omitempty" minimum:"1" example:"1"`
-	// Topic configs by Kafka's names, values as strings.
-	Configs map[string]string `json:"configs,omitempty"`
+	// Absent or null: the broker's default.
+	Partitions *int32 `json:"partitions,omitempty" minimum:"1" maximum:"10000" extensions:"x-nullable" example:"3"`
+	// Absent or null: the broker's default.
+	ReplicationFactor *int32 `json:"replication_factor,omitempty" minimum:"1" maximum:"32767" extensions:"x-nullable" example:"1"`
+	// Topic configs by Kafka's names; also as a list.
+	Configs any `json:"configs,omitempty"`
+}
+
+// TopicConfigs are a topic's configs by Kafka's names.
+type TopicConfigs struct {
+	// `delete`, `compact` or `compact,delete`.
+	CleanupPolicy any `json:"cleanup.policy,omitempty"`
+	// How batches are stored: `producer` (as built), `uncompressed`, `gzip` or `zstd`.
+	CompressionType any `json:"compression.type,omitempty"`
+	// How long a message id is remembered, in ms; -1: as long as the record is kept.
+	DedupeWindowMs any `json:"dedupe.window.ms,omitempty"`
+	// The largest record (key, value and headers), in bytes; at most 134217728.
+	MaxMessageBytes any `json:"max.message.bytes,omitempty"`
+	// `CreateTime` (the producer's) or `LogAppendTime` (the broker's).
+	MessageTimestampType any `json:"message.timestamp.type,omitempty"`
+	// How many replicas must be in sync for acks=-1.
+	MinInsyncReplicas any `json:"min.insync.replicas,omitempty"`
+	// The most bytes that a partition keeps; -1: no limit.
+	RetentionBytes any `json:"retention.bytes,omitempty"`
+	// How long records are kept, in ms; -1: no limit.
+	RetentionMs any `json:"retention.ms,omitempty"`
+	// The size at which a new segment begins, from 1024 to 2147483647 bytes.
+	SegmentBytes any `json:"segment.bytes,omitempty"`
+	// The age at which a new segment begins, in ms.
+	SegmentMs any `json:"segment.ms,omitempty"`
+	// Whether a replica that is not in sync may lead when no other is left: `true` or `false`.
+	UncleanLeaderElectionEnable any `json:"unclean.leader.election.enable,omitempty"`
+}
+
+// TopicConfig is one config in a list.
+type TopicConfig struct {
+	Name string `json:"name" validate:"required" example:"retention.ms"`
+	// As in the object.
+	Value any `json:"value" validate:"required"`
 }
 
 // Topic is a topic with its partitions.
@@ -45,17 +80,19 @@ type Replica struct {
 
 // NewTopic is the body of POST /topics: Confluent's and Strimzi's names.
 type NewTopic struct {
-	TopicName         string `json:"topic_name" validate:"required" minLength:"1" maxLength:"249" example:"orders"`
-	PartitionsCount   int32  `json:"partitions_count,omitempty" minimum:"1" example:"3"`
-	ReplicationFactor int32  `json:"replication_factor,omitempty" minimum:"1" example:"1"`
+	TopicName string `json:"topic_name" validate:"required" minLength:"1" maxLength:"249" example:"orders"`
+	// Absent or null: the broker's default.
+	PartitionsCount *int32 `json:"partitions_count,omitempty" minimum:"1" maximum:"10000" extensions:"x-nullable" example:"3"`
+	// Absent or null: the broker's default.
+	ReplicationFactor *int32 `json:"replication_factor,omitempty" minimum:"1" maximum:"32767" extensions:"x-nullable" example:"1"`
 	// Topic configs: an object of names and values, or a list of `{"name","value"}`.
-	Configs any `json:"configs,omitempty" extensions:"x-nullable"`
+	Configs any `json:"configs,omitempty"`
 }
 
 // PatchTopic is the body of PATCH /topics/{topic}; at least one member.
 type PatchTopic struct {
 	// The new number of partitions; it can only grow.
-	Partitions int32 `json:"partitions,omitempty" minimum:"1" example:"6"`
+	Partitions *int32 `json:"partitions,omitempty" minimum:"1" maximum:"10000" extensions:"x-nullable" example:"6"`
 	// Topic configs to set: an object of names and values, or a list of `{"name","value"}`. null gives one back to its default.
 	Configs any `json:"configs,omitempty" extensions:"x-nullable"`
 }
