@@ -153,6 +153,8 @@ func bodyError(err error, encoding string, limit int64) error {
 		return bodyTooLarge(limit)
 	case errors.Is(err, os.ErrDeadlineExceeded):
 		return &requestError{code: codeSlowRequest, detail: fmt.Sprintf("The request body came too slowly: after %s it must come at %d bytes per second or more on the average.", bodyPatience, minBodyRate)}
+	case errors.Is(err, zstd.ErrWindowSizeExceeded):
+		return malformed("The body's zstd window is larger than %d bytes.", maxZstdWindow)
 	case encoding != "":
 		return malformed("The body is not whole, valid %s.", encoding)
 	}
