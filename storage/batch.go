@@ -182,7 +182,7 @@ func (b Batch) stampAppendTime(ms int64) {
 func (b Batch) Records() (RecordIterator, error) {
 	body := []byte(b[BatchHeaderSize:])
 	if c := b.Compression(); c != CompressionNone {
-		plain, err := c.decompress(body, MaxBatchSize)
+		plain, err := c.decompress(body)
 		if err != nil {
 			return RecordIterator{}, &CorruptError{Reason: fmt.Sprintf("%s records: %v", c, err)}
 		}

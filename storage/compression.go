@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"io"
+	"sync"
 
 	"github.com/klauspost/compress/gzip"
 	"github.com/klauspost/compress/zstd"
@@ -32,12 +33,24 @@ func (c Compression) String() string {
 	return fmt.Sprintf("codec %d", int8(c))
 }
 
+// codecs are encoders and decoders that wait to be used again: making one costs
+// far more than a batch. They keep nothing of what they were used for.
+var codecs struct {
+	gzipWriters, gzipReaders, zstdWriters, zstdReaders sync.Pool
+}
+
 // compress appends the compressed form of src to dst.
 func (c Compression) compress(dst, src []byte) ([]byte, error) {
 	switch c {
 	case CompressionGzip:
 		out := bytes.NewBuffer(dst)
-		w := gzip.NewWriter(out)
+		w, ok := codecs.gzipWriters.Get().(*gzip.Writer)
+		if ok {
+			w.Reset(out)
+		} else {
+			w = gzip.NewWriter(out)
+		}
+		defer codecs.gzipWriters.Put(w)
 		if _, err := w.Write(src); err != nil {
 			return nil, fmt.Errorf("gzip: %w", err)
 		}
@@ -46,42 +59,50 @@ func (c Compression) compress(dst, src []byte) ([]byte, error) {
 		}
 		return out.Bytes(), nil
 	case CompressionZstd:
-		w, err := zstd.NewWriter(nil, zstd.WithEncoderConcurrency(1))
-		if err != nil {
-			return nil, fmt.Errorf("zstd: %w", err)
+		w, ok := codecs.zstdWriters.Get().(*zstd.Encoder)
+		if !ok {
+			var err error
+			if w, err = zstd.NewWriter(nil, zstd.WithEncoderConcurrency(1)); err != nil {
+				return nil, fmt.Errorf("zstd: %w", err)
+			}
 		}
-		defer w.Close()
+		defer codecs.zstdWriters.Put(w)
 		return w.EncodeAll(src, dst), nil
 	}
 	return nil, fmt.Errorf("storage: cannot write %s", c)
 }
 
-// decompress returns the plain form of src, at most limit bytes of it.
-func (c Compression) decompress(src []byte, limit int64) ([]byte, error) {
-	var r io.Reader
+// maxUncompressed bounds the plain form of a batch's records in bytes, whatever
+// its compressed form claims.
+const maxUncompressed = MaxBatchSize
+
+// decompress returns the plain form of src.
+func (c Compression) decompress(src []byte) ([]byte, error) {
 	switch c {
 	case CompressionGzip:
-		gz, err := gzip.NewReader(bytes.NewReader(src))
-		if err != nil {
+		r, ok := codecs.gzipReaders.Get().(*gzip.Reader)
+		if !ok {
+			r = new(gzip.Reader)
+		}
+		defer codecs.gzipReaders.Put(r)
+		if err := r.Reset(bytes.NewReader(src)); err != nil {
 			return nil, err
 		}
-		r = gz
+		plain, err := io.ReadAll(io.LimitReader(r, maxUncompressed+1))
+		if err == nil && len(plain) > maxUncompressed {
+			err = fmt.Errorf("more than %d bytes", maxUncompressed)
+		}
+		return plain, err
 	case CompressionZstd:
-		z, err := zstd.NewReader(bytes.NewReader(src), zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxMemory(uint64(limit)))
-		if err != nil {
-			return nil, err
+		r, ok := codecs.zstdReaders.Get().(*zstd.Decoder)
+		if !ok {
+			var err error
+			if r, err = zstd.NewReader(nil, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxMemory(maxUncompressed)); err != nil {
+				return nil, err
+			}
 		}
-		defer z.Close()
-		r = z
-	default:
-		return nil, fmt.Errorf("storage: cannot read %s", c)
+		defer codecs.zstdReaders.Put(r)
+		return r.DecodeAll(src, nil)
 	}
-	plain, err := io.ReadAll(io.LimitReader(r, limit+1))
-	if err != nil {
-		return nil, err
-	}
-	if int64(len(plain)) > limit {
-		return nil, fmt.Errorf("more than %d bytes", limit)
-	}
-	return plain, nil
+	return nil, fmt.Errorf("storage: cannot read %s", c)
 }

@@ -92,15 +92,12 @@ func (l *Log) findSegments() ([]foundSegment, error) {
 func (r *recovery) removeDeleted(found []foundSegment) ([]foundSegment, error) {
 	l, n := r.log, 0
 	for n+1 < len(found) && found[n+1].base <= r.meta.Start {
-		if err := l.disk.fs.remove(filepath.Join(l.dir, segmentName(found[n].base))); err != nil {
+		if err := l.removeSegment(newSegment(found[n].base)); err != nil {
 			return nil, err
 		}
 		n++
 	}
-	if n == 0 {
-		return found, nil
-	}
-	return found[n:], l.disk.fs.syncDir(l.dir)
+	return found[n:], nil
 }
 
 // segmentMeta is what the index knows of a segment, and of the one after it.

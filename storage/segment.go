@@ -64,7 +64,7 @@ func parseSegmentName(name string) (base int64, ok bool) {
 		return 0, false
 	}
 	base, err := strconv.ParseInt(digits, 10, 64)
-	return base, err == nil && segmentName(base) == name
+	return base, err == nil && base >= 0 && segmentName(base) == name
 }
 
 // createSegment makes the file of a new, empty segment and its name durable, and
