@@ -5,9 +5,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"slices"
-	"strconv"
-	"strings"
 	"syscall"
 	"time"
 
@@ -62,9 +59,10 @@ type indexConfig struct {
 }
 
 // openIndex opens the data directory's index. A file that is damaged, empty, cut
-// off, missing, or an older copy is moved aside and an empty one takes its place;
-// rebuilt says so, and each log is then rebuilt from its segments. stored is the
-// generation found in the file, 0 if rebuilt.
+// off, missing, or an older copy is moved aside, and one takes its place that has
+// only what is whole in the old one; rebuilt says so. Each log of which nothing is
+// known then is rebuilt from its segments. stored is the generation found in the
+// file, 0 if rebuilt.
 func openIndex(cfg indexConfig) (ix *index, stored uint64, rebuilt bool, err error) {
 	path := filepath.Join(cfg.dir, indexFileName)
 	// What a process left that died while it made or compacted the file (F52).
@@ -93,15 +91,15 @@ func openIndex(cfg indexConfig) (ix *index, stored uint64, rebuilt bool, err err
 	}
 	if !rebuilt {
 		stored = facts.generation
-		if facts.damagedEntries > 0 {
-			cfg.log.Warn().Int("entries", facts.damagedEntries).Msg("index has damaged entries, using segments instead")
+		if err := removeDamaged(db, facts.damaged); err != nil {
+			return nil, 0, false, errors.Join(err, db.Close())
+		}
+		if len(facts.damaged) > 0 {
+			cfg.log.Warn().Int("entries", len(facts.damaged)).Msg("index had damaged entries, using segments instead")
 		}
 	}
 	ix = &index{db: db, log: cfg.log, onWrite: cfg.onWrite, outOfSpace: cfg.outOfSpace, writing: make(chan struct{}, 1), wake: make(chan struct{}, 1), dirty: newLayer()}
 	ix.writing <- struct{}{}
-	if facts.damagedEntries > 0 {
-		ix.damaged.Do(func() {}) // warned already
-	}
 	return ix, stored, rebuilt, nil
 }
 
@@ -133,78 +131,6 @@ func openBolt(path string) (db *bbolt.DB, err error) {
 	}
 	db.AllocSize = indexGrowth
 	return db, nil
-}
-
-// replaceIndex moves the index file aside, if there is one, and makes a new one.
-func replaceIndex(cfg indexConfig, reason error) (*bbolt.DB, error) {
-	path := filepath.Join(cfg.dir, indexFileName)
-	kept, err := moveAside(cfg.dir)
-	if err != nil {
-		return nil, err
-	}
-	if kept != "" || cfg.expected {
-		cfg.log.Warn().AnErr("reason", reason).Str("moved_to", kept).Msg("index is unusable, building it anew from the segments")
-	}
-	if err := createIndex(cfg.dir); err != nil {
-		return nil, err
-	}
-	return openBolt(path)
-}
-
-// moveAside renames the index file to index.db.damaged-<n>, keeps the newest two
-// of these, and returns the new name, or "" if there is no index file.
-func moveAside(dir string) (string, error) {
-	names, err := filepath.Glob(filepath.Join(dir, damagedPrefix+"*"))
-	if err != nil {
-		return "", fmt.Errorf("storage: %w", err)
-	}
-	var numbers []int
-	for _, name := range names {
-		if n, err := strconv.Atoi(strings.TrimPrefix(filepath.Base(name), damagedPrefix)); err == nil && n > 0 {
-			numbers = append(numbers, n)
-		}
-	}
-	slices.Sort(numbers)
-	next := 1
-	if len(numbers) > 0 {
-		next = numbers[len(numbers)-1] + 1
-	}
-	kept := damagedPrefix + strconv.Itoa(next)
-	if err := os.Rename(filepath.Join(dir, indexFileName), filepath.Join(dir, kept)); err != nil {
-		if errors.Is(err, os.ErrNotExist) {
-			return "", nil
-		}
-		return "", fmt.Errorf("storage: %w", err)
-	}
-	for len(numbers) >= keptDamaged {
-		if err := os.Remove(filepath.Join(dir, damagedPrefix+strconv.Itoa(numbers[0]))); err != nil {
-			return "", fmt.Errorf("storage: %w", err)
-		}
-		numbers = numbers[1:]
-	}
-	return kept, syncDir(dir)
-}
-
-// createIndex makes an empty index file. It has its name only once it is whole
-// and on disk (S3, S11).
-func createIndex(dir string) error {
-	temp := filepath.Join(dir, indexTempName)
-	db, err := openBolt(temp)
-	if err != nil {
-		return err
-	}
-	err = db.Update(func(tx *bbolt.Tx) error {
-		for _, name := range [][]byte{bucketStore, bucketMeta, bucketOffset, bucketTime} {
-			if _, err := tx.CreateBucket(name); err != nil {
-				return err
-			}
-		}
-		return tx.Bucket(bucketStore).Put(keyGeneration, appendGeneration(nil, 0))
-	})
-	if err := errors.Join(err, db.Close()); err != nil {
-		return fmt.Errorf("storage: new index: %w", err)
-	}
-	return installIndex(dir)
 }
 
 // compactIndex replaces the index file by a copy without its free pages.

@@ -273,21 +273,27 @@ func TestF43_FlippedBitsInTheIndex(t *testing.T) {
 		if testing.Short() {
 			rounds = 1
 		}
-		rebuilt, noticed := 0, 0
+		rebuilt, noticed, asked, kept := 0, 0, 0, 0
 		for page := 0; page < len(good)/indexPageSize; page++ {
 			for round := range rounds {
-				wasRebuilt, lost := openFlipped(t, flipBits(rng, good, page, 1+round/2), truth)
+				wasRebuilt, lost, metas := openFlipped(t, flipBits(rng, good, page, 1+round/2), truth)
 				if wasRebuilt {
 					rebuilt++
+					asked += logs
+					kept += metas
 				}
 				if lost {
 					noticed++
 				}
 			}
 		}
-		t.Logf("closed %v: %d pages, %d files rebuilt, %d lost something", closed, len(good)/indexPageSize, rebuilt, noticed)
-		if rebuilt == 0 || noticed <= rebuilt {
+		t.Logf("closed %v: %d pages, %d files rebuilt, %d lost something; of %d logs in rebuilt ones %d kept their meta",
+			closed, len(good)/indexPageSize, rebuilt, noticed, asked, kept)
+		if rebuilt == 0 || noticed == 0 {
 			t.Fatal("the damage never bit, in structure or in an entry")
+		}
+		if kept < asked/2 {
+			t.Fatal("a flipped bit costs more than half of all logs")
 		}
 	}
 }
@@ -309,11 +315,14 @@ func flipBits(rng *rand.Rand, data []byte, page, bits int) []byte {
 }
 
 // openFlipped opens a damaged file, asks it for everything, and writes to it.
-func openFlipped(t *testing.T, bad []byte, truth map[PartitionID]logMeta) (rebuilt, lost bool) {
+func openFlipped(t *testing.T, bad []byte, truth map[PartitionID]logMeta) (rebuilt, lost bool, metas int) {
 	t.Helper()
 	ix, dir := openIndexBytes(t, bad)
 	for id, m := range truth {
 		lost = checkAgainstTruth(t, ix, id, m) || lost
+		if _, ok := ix.meta(id); ok {
+			metas++
+		}
 	}
 	if err := ix.updateNow(testPartition(1), func(m *logMeta) { m.HighWatermark++ }); err != nil {
 		t.Fatalf("write after damage: %v", err)
@@ -321,14 +330,14 @@ func openFlipped(t *testing.T, bad []byte, truth map[PartitionID]logMeta) (rebui
 	if err := ix.close(); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := checkIndexFile(filepath.Join(dir, indexFileName)); err != nil {
-		t.Fatalf("damaged by a write after damage: %v", err)
+	if facts, err := checkIndexFile(filepath.Join(dir, indexFileName)); err != nil || len(facts.damaged) > 0 {
+		t.Fatalf("after opening and writing: %d damaged entries, %v", len(facts.damaged), err)
 	}
 	_, err := os.Stat(filepath.Join(dir, damagedPrefix+"1"))
 	if err := os.RemoveAll(dir); err != nil {
 		t.Fatal(err)
 	}
-	return err == nil, lost
+	return err == nil, lost, metas
 }
 
 func openIndexBytes(t *testing.T, data []byte) (*index, string) {

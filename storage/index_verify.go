@@ -57,15 +57,26 @@ const (
 
 // indexFacts is what the check learns on its way.
 type indexFacts struct {
-	generation     uint64
-	pages          uint64
-	freePages      uint64
-	damagedEntries int // entries whose checksum is wrong
+	generation uint64
+	pages      uint64
+	freePages  uint64
+	damaged    []damagedEntry
 }
+
+// damagedEntry is an entry whose checksum is wrong.
+type damagedEntry struct{ bucket, key []byte }
+
+// maxDamagedEntries: a file with more isn't worth mending.
+const maxDamagedEntries = 10_000
 
 // checkIndexFile says whether bbolt can safely open the file. The error is a
 // *CorruptError if the file is damaged, else a failure to read it.
-func checkIndexFile(path string) (indexFacts, error) {
+func checkIndexFile(path string) (indexFacts, error) { return walkIndexFile(path, nil) }
+
+// walkIndexFile is checkIndexFile if keep is nil. Else it passes over what is
+// damaged and gives keep every whole entry that it still can reach, in the order
+// of buckets and keys; the slices are keep's only for the call.
+func walkIndexFile(path string, keep func(bucket, key, value []byte) error) (indexFacts, error) {
 	f, err := os.Open(path)
 	if err != nil {
 		return indexFacts{}, fmt.Errorf("storage: %w", err)
@@ -75,7 +86,7 @@ func checkIndexFile(path string) (indexFacts, error) {
 	if err != nil {
 		return indexFacts{}, fmt.Errorf("storage: %w", err)
 	}
-	w := indexWalk{file: f, size: uint64(info.Size())}
+	w := indexWalk{file: f, size: uint64(info.Size()), keep: keep}
 	if err := w.run(); err != nil {
 		if bad := (*CorruptError)(nil); errors.As(err, &bad) {
 			bad.Path = info.Name()
@@ -90,8 +101,9 @@ func checkIndexFile(path string) (indexFacts, error) {
 type indexWalk struct {
 	file  io.ReaderAt
 	size  uint64
-	pages uint64 // pages in use or free; none at or above
-	free  uint64 // page of the freelist, or noFreelistPage
+	keep  func(bucket, key, value []byte) error // nil: damage ends the walk
+	pages uint64                                // pages in use or free; none at or above
+	free  uint64                                // page of the freelist, or noFreelistPage
 	seen  []uint64
 	count uint64 // pages seen
 	facts indexFacts
@@ -117,9 +129,9 @@ func (w *indexWalk) run() error {
 			return w.bad(page, "entry %q is no bucket", key)
 		}
 		buckets[string(key)] = true
-		return w.bucket(page, bytes.Clone(key), value)
+		return w.passOver(w.bucket(page, bytes.Clone(key), value))
 	})
-	if err != nil {
+	if err != nil || w.keep != nil {
 		return err
 	}
 	for _, name := range [][]byte{bucketStore, bucketMeta, bucketOffset, bucketTime} {
@@ -134,9 +146,20 @@ func (w *indexWalk) run() error {
 	return w.freelist()
 }
 
-// freelist checks the list of free pages, if there is one. Highwater writes none,
-// but another program does that opens the file with bbolt's defaults, and then
-// bbolt believes it: a page listed by mistake would be overwritten.
+// passOver swallows damage if the walk is to go on over it.
+func (w *indexWalk) passOver(err error) error {
+	if bad := (*CorruptError)(nil); w.keep != nil && errors.As(err, &bad) {
+		return nil
+	}
+	return err
+}
+
+// errStrayPages: a page is neither in use nor free, so some pointer must lead to
+// another page than it did, perhaps to an older copy of the right one.
+const errStrayPages = "pages are neither in use nor free"
+
+// freelist checks the list of free pages, if there is one, which bbolt believes:
+// a page listed by mistake would be overwritten.
 func (w *indexWalk) freelist() error {
 	if w.free == noFreelistPage {
 		return nil
@@ -160,6 +183,9 @@ func (w *indexWalk) freelist() error {
 		if page < 2 || page >= w.pages || !w.mark(page, page) {
 			return w.bad(w.free, "page %d can't be free", page)
 		}
+	}
+	if w.count != w.pages {
+		return w.bad(w.free, "%d %s", w.pages-w.count, errStrayPages)
 	}
 	return nil
 }
@@ -195,6 +221,8 @@ func (w *indexWalk) metas() (root uint64, err error) {
 	switch {
 	case !found:
 		return 0, w.bad(0, "both meta pages are damaged")
+	case w.keep != nil:
+		w.pages = min(w.pages, w.size/indexPageSize)
 	case w.pages > maxIndexPages || w.pages > w.size/indexPageSize:
 		return 0, w.bad(0, "%d pages don't fit in %d bytes", w.pages, w.size)
 	}
@@ -219,8 +247,7 @@ func (w *indexWalk) bucket(page uint64, name, value []byte) error {
 		if flags != 0 {
 			return w.bad(page, "a bucket within bucket %q", name)
 		}
-		w.entry(name, key, value)
-		return nil
+		return w.entry(page, name, key, value)
 	}
 	if root := binary.LittleEndian.Uint64(value); root != 0 {
 		if len(value) != bucketHeaderSize {
@@ -236,7 +263,7 @@ func (w *indexWalk) bucket(page uint64, name, value []byte) error {
 }
 
 // entry checks an entry's checksum.
-func (w *indexWalk) entry(bucket, key, value []byte) {
+func (w *indexWalk) entry(page uint64, bucket, key, value []byte) error {
 	var err error
 	switch string(bucket) {
 	case "store":
@@ -250,9 +277,15 @@ func (w *indexWalk) entry(bucket, key, value []byte) {
 	case "time":
 		_, err = parseTimeEntry(key, value)
 	}
-	if err != nil {
-		w.facts.damagedEntries++
+	switch {
+	case w.keep != nil && err == nil:
+		return w.keep(bucket, key, value)
+	case err != nil && len(w.facts.damaged) >= maxDamagedEntries:
+		return w.bad(page, "more than %d damaged entries", maxDamagedEntries)
+	case err != nil:
+		w.facts.damaged = append(w.facts.damaged, damagedEntry{bytes.Clone(bucket), bytes.Clone(key)})
 	}
+	return nil
 }
 
 // tree walks the page and everything below it. All keys must be in [from, to);
@@ -279,7 +312,7 @@ func (w *indexWalk) tree(page uint64, from, to []byte, depth int, visit func(pag
 		if !inOrder(from, key, end) {
 			return w.bad(page, "keys out of order at element %d", i)
 		}
-		if err := w.tree(p.element(i).child, key, end, depth+1, visit); err != nil {
+		if err := w.passOver(w.tree(p.element(i).child, key, end, depth+1, visit)); err != nil {
 			return err
 		}
 	}
