@@ -40,6 +40,33 @@ func removeDurably(path string) error {
 	return syncDir(filepath.Dir(path))
 }
 
+// mkdirDurably makes the directory and those above it that are missing; they are
+// there after a crash.
+func mkdirDurably(path string) error {
+	info, err := os.Stat(path)
+	if err == nil && info.IsDir() {
+		return nil
+	}
+	if err == nil {
+		return fmt.Errorf("storage: %s is not a directory", path)
+	}
+	if !errors.Is(err, os.ErrNotExist) {
+		return fmt.Errorf("storage: %w", err)
+	}
+	parent := filepath.Dir(path)
+	if err := mkdirDurably(parent); err != nil {
+		return err
+	}
+	if err := os.Mkdir(path, 0o750); err != nil && !errors.Is(err, os.ErrExist) {
+		return fmt.Errorf("storage: %w", err)
+	}
+	// Who may make a directory in the parent may not be allowed to open it.
+	if err := syncDir(parent); err != nil && !errors.Is(err, os.ErrPermission) {
+		return err
+	}
+	return nil
+}
+
 // syncDir makes the directory's entries durable.
 func syncDir(dir string) error { return syncFile(dir) }
 

@@ -40,6 +40,9 @@ var (
 	keyGeneration = []byte("generation")
 )
 
+// indexBuckets are the buckets of an index file.
+func indexBuckets() [][]byte { return [][]byte{bucketStore, bucketMeta, bucketOffset, bucketTime} }
+
 // errEntryDamaged: an index value is not what was written under its key.
 var errEntryDamaged = errors.New("storage: damaged index entry")
 

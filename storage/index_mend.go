@@ -93,7 +93,7 @@ func createIndex(cfg indexConfig, damaged string) (saved int, err error) {
 		return 0, err
 	}
 	err = db.Update(func(tx *bbolt.Tx) error {
-		for _, name := range [][]byte{bucketStore, bucketMeta, bucketOffset, bucketTime} {
+		for _, name := range indexBuckets() {
 			if _, err := tx.CreateBucket(name); err != nil {
 				return err
 			}

@@ -71,6 +71,9 @@ func TestIndexAgainstModel(t *testing.T) {
 				if err := ix.flush(); err != nil {
 					t.Fatal(err)
 				}
+				if facts, err := checkIndexFile(filepath.Join(dir, indexFileName)); err != nil || len(facts.damaged) > 0 {
+					t.Fatalf("seed %d step %d: %+v, %v", seed, step, facts, err)
+				}
 			case 1:
 				if err := ix.close(); err != nil {
 					t.Fatal(err)

@@ -8,6 +8,7 @@ import (
 	"hash/fnv"
 	"io"
 	"os"
+	"slices"
 )
 
 // bbolt trusts its file: a flipped bit in a page makes it panic, sometimes in a
@@ -128,19 +129,19 @@ func (w *indexWalk) run() error {
 		if flags != leafFlagBucket || len(value) < bucketHeaderSize {
 			return w.bad(page, "entry %q is no bucket", key)
 		}
+		if !slices.ContainsFunc(indexBuckets(), func(name []byte) bool { return bytes.Equal(name, key) }) {
+			return w.passOver(w.bad(page, "unknown bucket %q", key))
+		}
 		buckets[string(key)] = true
 		return w.passOver(w.bucket(page, bytes.Clone(key), value))
 	})
 	if err != nil || w.keep != nil {
 		return err
 	}
-	for _, name := range [][]byte{bucketStore, bucketMeta, bucketOffset, bucketTime} {
+	for _, name := range indexBuckets() {
 		if !buckets[string(name)] {
 			return w.bad(root, "bucket %q is missing", name)
 		}
-	}
-	if len(buckets) != 4 {
-		return w.bad(root, "%d buckets instead of 4", len(buckets))
 	}
 	w.facts.pages, w.facts.freePages = w.pages, w.pages-w.count
 	return w.freelist()
@@ -288,8 +289,8 @@ func (w *indexWalk) entry(page uint64, bucket, key, value []byte) error {
 	return nil
 }
 
-// tree walks the page and everything below it. All keys must be in [from, to);
-// a nil bound is none.
+// tree walks the page and everything below it. Its first key must be from, as
+// bbolt relies on when it writes, and all keys below to; nil means no bound.
 func (w *indexWalk) tree(page uint64, from, to []byte, depth int, visit func(page uint64, flags uint32, key, value []byte) error) error {
 	if depth > maxIndexDepth {
 		return w.bad(page, "tree is deeper than %d", maxIndexDepth)
@@ -305,14 +306,12 @@ func (w *indexWalk) tree(page uint64, from, to []byte, depth int, visit func(pag
 		return w.bad(page, "branch without children")
 	}
 	for i := range p.count {
-		key, end := p.element(i).key, to
-		if i+1 < p.count {
-			end = p.element(i + 1).key
+		end, err := w.nextKey(page, p, i, from, to)
+		if err != nil {
+			return err
 		}
-		if !inOrder(from, key, end) {
-			return w.bad(page, "keys out of order at element %d", i)
-		}
-		if err := w.passOver(w.tree(p.element(i).child, key, end, depth+1, visit)); err != nil {
+		e := p.element(i)
+		if err := w.passOver(w.tree(e.child, e.key, end, depth+1, visit)); err != nil {
 			return err
 		}
 	}
@@ -320,15 +319,14 @@ func (w *indexWalk) tree(page uint64, from, to []byte, depth int, visit func(pag
 }
 
 func (w *indexWalk) leaf(page uint64, p indexPage, from, to []byte, visit func(page uint64, flags uint32, key, value []byte) error) error {
+	if p.count == 0 && from != nil {
+		return w.bad(page, "empty leaf")
+	}
 	for i := range p.count {
+		if _, err := w.nextKey(page, p, i, from, to); err != nil {
+			return err
+		}
 		e := p.element(i)
-		end := to
-		if i+1 < p.count {
-			end = p.element(i + 1).key
-		}
-		if !inOrder(from, e.key, end) {
-			return w.bad(page, "keys out of order at element %d", i)
-		}
 		if err := visit(page, e.flags, e.key, e.value); err != nil {
 			return err
 		}
@@ -336,9 +334,20 @@ func (w *indexWalk) leaf(page uint64, p indexPage, from, to []byte, visit func(p
 	return nil
 }
 
-// inOrder says whether from ≤ key < to, a nil bound being none.
-func inOrder(from, key, to []byte) bool {
-	return bytes.Compare(from, key) <= 0 && (to == nil || bytes.Compare(key, to) < 0)
+// nextKey checks that element i is in its place, and returns the key that it must
+// stay below.
+func (w *indexWalk) nextKey(page uint64, p indexPage, i int, from, to []byte) ([]byte, error) {
+	key, end := p.element(i).key, to
+	if i+1 < p.count {
+		end = p.element(i + 1).key
+	}
+	if i == 0 && from != nil && !bytes.Equal(key, from) {
+		return nil, w.bad(page, "first key is not the one in the page above")
+	}
+	if end != nil && bytes.Compare(key, end) >= 0 {
+		return nil, w.bad(page, "keys out of order at element %d", i)
+	}
+	return end, nil
 }
 
 // read reads a branch or leaf page and checks all of its figures.

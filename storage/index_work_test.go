@@ -354,3 +354,38 @@ func BenchmarkIndexLookups(b *testing.B) {
 		})
 	})
 }
+
+// TestIndexFileAfterLargeDeletes checks the file after each of many large changes:
+// what the check relies on must hold for every file that bbolt writes.
+func TestIndexFileAfterLargeDeletes(t *testing.T) {
+	dir := memoryDir(t)
+	ix := testIndex(t, dir)
+	rng := rand.New(rand.NewPCG(3, 3))
+	ends := map[PartitionID]int64{}
+	for step := range 60 {
+		id := testPartition(rng.IntN(4))
+		switch rng.IntN(4) {
+		case 0:
+			ends[id] = rng.Int64N(ends[id] + 1)
+			ix.truncate(id, ends[id])
+		case 1:
+			ix.deleteBelow(id, rng.Int64N(ends[id]+1))
+		default:
+			offsets, times := make([]indexEntry, 4000), make([]timeEntry, 4000)
+			for i := range offsets {
+				ends[id]++
+				offsets[i] = indexEntry{Offset: ends[id], Position: ends[id]}
+				times[i] = timeEntry{MaxTimestamp: ends[id] - 7, Offset: ends[id]}
+			}
+			ix.addOffsets(id, offsets)
+			ix.addTimes(id, times)
+			ix.update(id, func(m *logMeta) { m.Segments = make([]segmentMeta, rng.IntN(3000)) })
+		}
+		if err := ix.flush(); err != nil {
+			t.Fatal(err)
+		}
+		if facts, err := checkIndexFile(filepath.Join(dir, indexFileName)); err != nil || len(facts.damaged) > 0 {
+			t.Fatalf("step %d: %+v, %v", step, facts, err)
+		}
+	}
+}

@@ -121,8 +121,8 @@ func Open(opts Options) (*Store, error) {
 	if opts.FsyncInterval <= 0 {
 		opts.FsyncInterval = defaultFsyncInterval
 	}
-	if err := os.MkdirAll(opts.Dir, 0o750); err != nil {
-		return nil, fmt.Errorf("storage: %w", err)
+	if err := mkdirDurably(opts.Dir); err != nil {
+		return nil, err
 	}
 	lock, err := lockDir(opts.Dir)
 	if err != nil {
@@ -156,10 +156,7 @@ func (s *Store) open() error {
 	if err := removeDurably(filepath.Join(dir, cleanFileName)); err != nil {
 		return err
 	}
-	if err := os.MkdirAll(s.partitionsDir(), 0o750); err != nil {
-		return fmt.Errorf("storage: %w", err)
-	}
-	if err := syncDir(dir); err != nil {
+	if err := mkdirDurably(s.partitionsDir()); err != nil {
 		return err
 	}
 	logs, err := s.LogsOnDisk()
@@ -238,8 +235,9 @@ func (s *Store) OpenLog(id PartitionID, cfg LogConfig, onDurable func()) (*Log, 
 	return o.log, o.err
 }
 
-// opened returns the logs that are open now, waiting for those that are being opened.
-func (s *Store) opened() []*Log {
+// opened returns the logs that are open now. Those that are being opened it leaves
+// out, or waits for.
+func (s *Store) opened(wait bool) []*Log {
 	s.mu.Lock()
 	all := make([]*openedLog, 0, len(s.logs))
 	for _, o := range s.logs {
@@ -248,6 +246,13 @@ func (s *Store) opened() []*Log {
 	s.mu.Unlock()
 	logs := make([]*Log, 0, len(all))
 	for _, o := range all {
+		if !wait {
+			select {
+			case <-o.ready:
+			default:
+				continue
+			}
+		}
 		if <-o.ready; o.err == nil {
 			logs = append(logs, o.log)
 		}
@@ -273,7 +278,7 @@ func (s *Store) Close() error {
 	var errs []error
 	var closers errgroup.Group
 	closers.SetLimit(maxParallelCloses)
-	for _, l := range s.opened() {
+	for _, l := range s.opened(true) {
 		closers.Go(func() error {
 			if err := l.close(); err != nil {
 				mu.Lock()

@@ -61,7 +61,7 @@ func (s *Store) every(ctx context.Context, interval time.Duration, work func() e
 // checkpoint notes every log's high watermark and flushed offset in the index,
 // which writes them all in one transaction.
 func (s *Store) checkpoint() error {
-	for _, l := range s.opened() {
+	for _, l := range s.opened(false) {
 		l.checkpoint()
 	}
 	return nil
@@ -71,7 +71,7 @@ func (s *Store) checkpoint() error {
 func (s *Store) fsyncDirty() error {
 	var round errgroup.Group
 	round.SetLimit(maxParallelFsyncs)
-	for _, l := range s.opened() {
+	for _, l := range s.opened(false) {
 		round.Go(l.syncDirty)
 	}
 	return round.Wait()
@@ -138,7 +138,7 @@ type Stats struct {
 // Stats returns the figures as of now. It costs a walk over all open logs.
 func (s *Store) Stats() Stats {
 	st := Stats{FreeBytes: s.guard.free.Load(), DiskNearlyFull: s.guard.refusing.Load(), Fsyncs: s.fsyncs.Load(), IndexTransactions: s.indexWrites.Load()}
-	for _, l := range s.opened() {
+	for _, l := range s.opened(false) {
 		st.Logs++
 		st.LogBytes += l.SizeBytes()
 	}

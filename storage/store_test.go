@@ -10,7 +10,9 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/google/uuid"
 	"github.com/rs/zerolog"
@@ -329,4 +331,32 @@ func TestStoreAfterClose(t *testing.T) {
 	if err := s.Close(); err != nil {
 		t.Fatalf("closing again: %v", err)
 	}
+}
+
+// TestFsyncInterval: the store's loop fsyncs what was written, without anybody asking.
+func TestFsyncInterval(t *testing.T) {
+	var fsyncs atomic.Int64
+	s, err := storage.Open(storage.Options{Dir: t.TempDir(), Fsync: storage.FsyncInterval, FsyncInterval: time.Millisecond,
+		Logger: zerolog.Nop(), OnFsync: func(time.Duration) { fsyncs.Add(1) }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	stop := runStore(t, s)
+	l := mustOpenLog(t, s, storage.PartitionID{Topic: uuid.New()})
+	for n := range int64(3) {
+		before := fsyncs.Load()
+		appendRecords(t, l, n, n+1)
+		if l.DurableEnd() != n+1 {
+			t.Fatalf("a written record doesn't count as durable: %d", l.DurableEnd())
+		}
+		waitFor(t, func() bool { return fsyncs.Load() > before })
+	}
+	if err := stop(); err != nil {
+		t.Fatal(err)
+	}
+	st := s.Stats()
+	if st.Fsyncs != fsyncs.Load() || st.Logs != 1 || st.LogBytes != l.SizeBytes() || st.LogBytes == 0 || st.FreeBytes <= 0 || st.DiskNearlyFull {
+		t.Fatalf("stats are %+v after %d fsyncs", st, fsyncs.Load())
+	}
+	closeStore(t, s)
 }
