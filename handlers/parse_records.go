@@ -40,10 +40,9 @@ func newRecordParser(p *plan, body []byte) *recordParser {
 	return rp
 }
 
-var noBody bytes.Buffer
-
 func (rp *recordParser) release() {
-	rp.dec.Reset(&noBody)
+	rp.src = bytes.Buffer{}
+	rp.dec.Reset(&rp.src) // lets go of the body
 	clear(rp.headers[:cap(rp.headers)])
 	if cap(rp.scratch) > maxPooledBody {
 		rp.scratch = nil

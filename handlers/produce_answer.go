@@ -42,8 +42,10 @@ func (a *api) answerProduce(w http.ResponseWriter, r *http.Request, p *produceRe
 	}
 	h := w.Header()
 	h["Content-Type"] = produceAnswerType(r)
-	if p.leader != "" {
-		h["Highwater-Leader"] = []string{p.leader}
+	if p.topic != nil { // parse-only has none
+		if url := a.commonLeader(p.topic, plan.parts); url != "" {
+			h["Highwater-Leader"] = []string{url}
+		}
 	}
 	pooled := answerPool.Get().(*[]byte)
 	out := append((*pooled)[:0], '{')

@@ -30,7 +30,7 @@ type produceRequest struct {
 	timeout  time.Duration
 	summary  bool   // the answer leaves out "offsets"
 	expected *int64 // expected_offset
-	leader   string // URL of the leader, when one broker leads all partitions
+	topic    *controller.Topic
 }
 
 // produceRules are what the records of one request must obey.
@@ -71,10 +71,9 @@ func (a *api) produceTarget(r *http.Request) (*produceRequest, error) {
 	if fixed >= partitions {
 		return nil, &replication.UnknownPartitionError{Topic: name, Partition: fixed, Count: int(partitions)}
 	}
-	p := &produceRequest{}
+	p := &produceRequest{topic: t}
 	p.rules = produceRules{topic: name, partitions: partitions, fixed: fixed, sticky: a.stickyPartition(t), now: a.cfg.Now().UnixMilli()}
 	p.rules.obey(configs)
-	p.leader = a.leaderURL(t, fixed)
 	return p, nil
 }
 
@@ -103,24 +102,24 @@ func (a *api) stickyPartition(t *controller.Topic) int32 {
 	return int32(first % n)
 }
 
-// leaderURL is the broker that leads the partition, or all partitions; "" when
-// there is no single one.
+// leaderURL is the broker that leads a partition, "" when none is known.
 func (a *api) leaderURL(t *controller.Topic, partition int32) string {
-	leader := int32(-1)
-	if partition != anyPartition {
-		leader = t.Partitions[partition].Leader
-	} else {
-		for i := range t.Partitions {
-			if i > 0 && t.Partitions[i].Leader != leader {
-				return ""
-			}
-			leader = t.Partitions[i].Leader
-		}
-	}
-	if b := a.cfg.Broker.State().Brokers[leader]; b != nil {
+	if b := a.cfg.Broker.State().Brokers[t.Partitions[partition].Leader]; b != nil {
 		return b.URL
 	}
 	return ""
+}
+
+// commonLeader is the broker that leads all partitions which a request touched;
+// "" when there is no single one.
+func (a *api) commonLeader(t *controller.Topic, parts []partPlan) string {
+	leader := t.Partitions[parts[0].partition].Leader
+	for i := range parts {
+		if t.Partitions[parts[i].partition].Leader != leader {
+			return ""
+		}
+	}
+	return a.leaderURL(t, parts[0].partition)
 }
 
 // Query parameters of every produce, and of a batch.
