@@ -194,3 +194,60 @@ func TestF46_FullDisk(t *testing.T) {
 	}
 	b.stop()
 }
+
+// TestS4_FailedDiskStopsTheBroker takes the partition's directory away, so that the
+// next segment can't be made. The producer is told that the outcome is unknown, the
+// process ends by itself, not with 0, and says why in one line; what it had
+// acknowledged before is still what the file holds.
+func TestS4_FailedDiskStopsTheBroker(t *testing.T) {
+	dir := t.TempDir()
+	b := start(t, dir)
+	c := newClient(t, b.url)
+	c.must(t, 201, "PUT", "/topics/t", "application/json", `{"configs":{"segment.bytes":"1024"}}`)
+	c.must(t, 200, "POST", "/topics/t?acks=-1", "application/json", `{"records":[{"value":"before"}]}`)
+	logs, err := filepath.Glob(filepath.Join(dir, "partitions", "*-0"))
+	if err != nil || len(logs) != 1 {
+		t.Fatalf("%v %v", logs, err)
+	}
+	if err := os.Rename(logs[0], filepath.Join(dir, "gone")); err != nil {
+		t.Fatal(err)
+	}
+	body := `{"records":[{"value":"` + strings.Repeat("x", 900) + `"}]}`
+	for range 20 {
+		status, answer, err := c.do(t.Context(), "POST", "/topics/t?acks=-1", "application/json", []byte(body))
+		if err != nil || status == 503 { // it is going down already
+			break
+		}
+		if status == 500 {
+			if !strings.Contains(string(answer), `"outcome":"unknown"`) || !strings.Contains(string(answer), `"error_code":50001`) || strings.Contains(string(answer), dir) {
+				t.Errorf("%s", answer)
+			}
+			break
+		}
+		if status != 200 {
+			t.Fatalf("status %d: %s", status, answer)
+		}
+	}
+	if code := b.exit(); code != exitFailed {
+		t.Errorf("exit code %d", code)
+	}
+	last := b.output()
+	last = last[strings.LastIndexByte(last, '\n')+1:]
+	if !strings.Contains(last, `"level":"error"`) || !strings.Contains(last, "disk failed") || strings.Count(b.output(), "disk failed") != 1 {
+		t.Errorf("the log ends with\n%s", b.output())
+	}
+	if err := os.Rename(filepath.Join(dir, "gone"), logs[0]); err != nil {
+		t.Fatal(err)
+	}
+	b = start(t, dir)
+	seen := 0
+	newClient(t, b.url).read(t, "t", 0, 0, func(r *stored) {
+		if seen++; seen == 1 && string(r.Value) != `"before"` {
+			t.Errorf("first record is %s", r.Value)
+		}
+	})
+	if seen == 0 {
+		t.Error("nothing is left")
+	}
+	b.stop()
+}
