@@ -346,12 +346,14 @@ func (m *crashModel) truncate() error {
 	to := start + m.rng.Int64N(end-start+1)
 	want := to
 	if to < end {
-		want = max(m.records[to].base, start)
+		want = m.records[to].base
 	}
 	m.note("truncate [%d, %d) to %d", start, end, to)
 	m.synced, m.old = min(m.synced, want), nil
 	if want < start {
-		want = start
+		// All goes, and the log begins anew at its start. Should a crash in the
+		// middle of that take the index too, nothing tells where that was.
+		want, m.synced = start, 0
 	}
 	got, err := m.log.TruncateTo(to)
 	if err != nil {
