@@ -63,7 +63,6 @@ type logMeta struct {
 	Epochs        []EpochEntry // ascending
 	Segments      []segmentMeta
 	Damage        []damage // ranges of offsets that are known to be unreadable
-	Clean         bool     // written by a clean close of this log; cleared before its first write
 }
 
 // segmentMeta is what is worth knowing of a segment without reading it.

@@ -147,14 +147,11 @@ func parseGeneration(value []byte) (uint64, error) {
 	return binary.BigEndian.Uint64(payload), nil
 }
 
-const (
-	metaVersion   = 1
-	metaFlagClean = 1 << 0
-)
+const metaVersion = 1
 
 // appendMeta encodes a log's meta:
 //
-//	version u8 1 (= 1) | flags u8 1 (bit 0: clean)
+//	version u8 1 (= 1) | flags u8 1 (none yet, 0)
 //	start varint | flushed varint | high watermark varint
 //	epoch count uvarint   | { epoch varint | start offset varint }*
 //	segment count uvarint | { base - previous base varint | size varint |
@@ -165,11 +162,7 @@ const (
 //	CRC32C 4
 func appendMeta(dst, key []byte, m *logMeta) []byte {
 	from := len(dst)
-	var flags byte
-	if m.Clean {
-		flags |= metaFlagClean
-	}
-	dst = append(dst, metaVersion, flags)
+	dst = append(dst, metaVersion, 0)
 	dst = appendVarints(dst, m.Start, m.Flushed, m.HighWatermark)
 	dst = binary.AppendUvarint(dst, uint64(len(m.Epochs)))
 	for _, e := range m.Epochs {
@@ -192,11 +185,11 @@ func appendMeta(dst, key []byte, m *logMeta) []byte {
 
 func parseMeta(key, value []byte) (logMeta, error) {
 	payload, err := unseal(bucketMeta, key, value)
-	if err != nil || len(key) != logKeySize || len(payload) < 2 || payload[0] != metaVersion {
+	if err != nil || len(key) != logKeySize || len(payload) < 2 || payload[0] != metaVersion || payload[1] != 0 {
 		return logMeta{}, errEntryDamaged
 	}
 	f := fields{rest: payload[2:]}
-	m := logMeta{Clean: payload[1]&metaFlagClean != 0, Start: f.number(), Flushed: f.number(), HighWatermark: f.number()}
+	m := logMeta{Start: f.number(), Flushed: f.number(), HighWatermark: f.number()}
 	if n := f.count(2); n > 0 {
 		m.Epochs = make([]EpochEntry, n)
 		for i := range m.Epochs {

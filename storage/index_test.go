@@ -147,7 +147,7 @@ func indexStep(t *testing.T, rng *rand.Rand, ix *index, id PartitionID, m *index
 }
 
 func randomMeta(rng *rand.Rand) logMeta {
-	m := logMeta{Start: rng.Int64N(100), Flushed: rng.Int64(), HighWatermark: -rng.Int64N(5), Clean: rng.IntN(2) == 0}
+	m := logMeta{Start: rng.Int64N(100), Flushed: rng.Int64(), HighWatermark: -rng.Int64N(5)}
 	for i := range rng.IntN(4) {
 		m.Epochs = append(m.Epochs, EpochEntry{Epoch: int32(i), StartOffset: rng.Int64()})
 	}
