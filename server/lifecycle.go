@@ -157,8 +157,11 @@ func (p *process) stop(grace time.Duration, stopLoops func() error) (errs stopEr
 }
 
 func (p *process) openStore(idleFiles int) (*storage.Store, error) {
-	store, err := storage.Open(storage.Options{Dir: p.cfg.DataDir, Fsync: p.cfg.Fsync, FsyncInterval: time.Duration(p.cfg.FsyncInterval),
-		ReserveBytes: int64(p.cfg.DiskReserve), NodeID: p.cfg.NodeID, MaxIdleFiles: idleFiles, Now: time.Now, Logger: p.log})
+	opts := storage.Options{Dir: p.cfg.DataDir, Fsync: p.cfg.Fsync, FsyncInterval: time.Duration(p.cfg.FsyncInterval),
+		ReserveBytes: int64(p.cfg.DiskReserve), NodeID: p.cfg.NodeID, MaxIdleFiles: idleFiles, Now: time.Now, Logger: p.log}
+	figures := newStoreMetrics()
+	figures.observe(&opts)
+	store, err := storage.Open(opts)
 	switch {
 	case errors.Is(err, storage.ErrLocked):
 		return nil, fmt.Errorf("another process holds the lock %s: stop it, or give this one its own --data-dir: %w",
@@ -166,7 +169,8 @@ func (p *process) openStore(idleFiles int) (*storage.Store, error) {
 	case err != nil:
 		return nil, fmt.Errorf("--data-dir %s: %w", p.cfg.DataDir, err)
 	}
-	return store, nil
+	figures.store = store
+	return store, p.metrics.Register(figures)
 }
 
 func (p *process) replicationConfig() replication.Config {
