@@ -73,13 +73,22 @@ func (a *api) fetchRecords(w http.ResponseWriter, r *http.Request) error {
 func (a *api) fetchPage(w http.ResponseWriter, r *http.Request, rd *reader, partition int32, q *readQuery) error {
 	var out []byte
 	var res replication.FetchResult
+	whole := false
 	b := q.budget()
-	err := a.fromStart(r.Context(), rd, partition, q, func() (bool, error) {
+	err := a.fromStart(r.Context(), rd, partition, q, func() (_ bool, err error) {
+		if b.taken == 0 {
+			a.buffers.put(res.Data)
+			if res, err = rd.fetch(r.Context(), &rd.cursors[0], q.readBytes()); err != nil {
+				return false, err
+			}
+			if whole = len(res.Data) > streamBytes && wholePage(&res, q); whole {
+				return true, nil
+			}
+		}
 		if out == nil {
 			out = openFrame(a.buffers.get(), q.frame)
 		}
-		var err error
-		out, res, err = rd.fill(r.Context(), 0, out, &b, q)
+		out, err = rd.fill(r.Context(), out, &b, q, &res)
 		if b.taken == 0 {
 			a.buffers.put(out)
 			out = nil
@@ -89,8 +98,10 @@ func (a *api) fetchPage(w http.ResponseWriter, r *http.Request, rd *reader, part
 	if err != nil {
 		return err
 	}
-	c := &rd.cursors[0]
-	a.describe(w.Header(), rd, c, &res, q)
+	if whole {
+		return a.streamPage(w, r, rd, q, &res)
+	}
+	a.describe(w.Header(), rd, &rd.cursors[0], &res, q)
 	if q.start.kind == startAt && q.count > 0 && b.closed() && !a.compacted(rd.topic) {
 		if notModified(w, r, rd.etag(q.start.n, q)) {
 			return nil
@@ -127,25 +138,41 @@ func (a *api) fromStart(ctx context.Context, rd *reader, partition int32, q *rea
 // once means that retention runs at that very moment.
 const maxStartAttempts = 3
 
-// fill reads for cursor i until the budget is used up or nothing more is there.
-// Without a count it is content with half of max_bytes: the rest would mostly
-// come from a batch that must then be read again.
-func (rd *reader) fill(ctx context.Context, i int, dst []byte, b *budget, q *readQuery) ([]byte, replication.FetchResult, error) {
-	chunk := int(q.maxBytes)
-	if q.count > 0 {
-		chunk = min(chunk, max(minReadBytes, int(min(q.count, readBytes))*typicalRecordBytes))
-	}
+// fill renders what was read for the only cursor, res, and reads on until the
+// budget is used up or nothing more is there. Without a count it is content with
+// half of max_bytes: the rest would mostly come from a batch that must then be
+// read again.
+func (rd *reader) fill(ctx context.Context, dst []byte, b *budget, q *readQuery, res *replication.FetchResult) ([]byte, error) {
 	for {
-		before := b.taken
-		out, res, err := rd.read(ctx, i, dst, b, min(chunk, readBytes))
-		if err != nil && b.taken > 0 {
-			return dst, res, nil // what was read is given; the next read meets the error first
+		if res.Data == nil {
+			next, err := rd.fetch(ctx, &rd.cursors[0], min(q.readBytes(), max(b.bytes-b.used, 1)))
+			if b.taken > 0 && (err != nil || q.count == 0 && !fits(next.Data, int64(b.bytes-b.used))) {
+				// What was read is given. An error is met first by the next read, and a
+				// batch that doesn't fit need not be read again if that begins with it.
+				rd.api.buffers.put(next.Data)
+				b.cut = err == nil
+				return dst, nil
+			}
+			if *res = next; err != nil {
+				return dst, err
+			}
 		}
+		before := b.taken
+		out, err := rd.render(0, dst, b, res)
 		dst = out
-		if err != nil || b.taken == before || b.full() || b.cut || q.count == 0 && b.used > b.bytes/2 {
-			return dst, res, err
+		if err != nil || b.taken == before || b.closed() || len(dst) >= maxRenderedBytes || q.count == 0 && b.used > b.bytes/2 {
+			return dst, err
 		}
 	}
+}
+
+// readBytes is how much to read from the log at once.
+func (q *readQuery) readBytes() int {
+	n := int(q.maxBytes)
+	if q.count > 0 {
+		n = min(n, readBytes, max(minReadBytes, int(min(q.count, readBytes))*typicalRecordBytes))
+	}
+	return n
 }
 
 const (

@@ -50,9 +50,6 @@ func (rd *reader) first(ctx context.Context, i int) (*storage.Record, replicatio
 	if err != nil || len(res.Data) == 0 {
 		return nil, res, err
 	}
-	if err := rd.check(); err != nil {
-		return nil, res, err
-	}
 	p := newPage(res.Data, c.next, res.HighWatermark)
 	ok, err := p.take(&rd.rec)
 	if err != nil || !ok {

@@ -624,3 +624,49 @@ func (b *testBroker) appendBatch(topic string, builder *storage.BatchBuilder) {
 	res := b.broker.Append(b.t.Context(), replication.AcksAll, []replication.AppendRequest{{Topic: topic, Batches: []storage.Batch{batch}}})
 	must(b.t, res[0].Err)
 }
+
+// TestLargePages: pages that are rendered while they are sent hold the same as
+// small ones, begin inside a batch if asked, and end at a batch.
+func TestLargePages(t *testing.T) {
+	b := startBroker(t)
+	b.topic("t", 1)
+	const n = 8000
+	var body strings.Builder
+	for i := range n {
+		fmt.Fprintf(&body, `{"key":"k%d","value":{"n":%d,"pad":"%s"}}`+"\n", i, i, strings.Repeat("x", i%300))
+	}
+	b.post("/topics/t/partitions/0?acks=-1", body.String(), ofType(typeNDJSON)).want(200)
+	for _, mediaType := range []string{typeJSON, typeNDJSON} {
+		seen, pages, streamed := 3, 0, false
+		for seen < n {
+			path := fmt.Sprintf("/topics/t/partitions/0/records?offset=%d", seen)
+			a := b.get(path, accept(mediaType)).want(200)
+			head := b.do(http.MethodHead, path, nil, accept(mediaType)).want(200)
+			for _, name := range []string{"Highwater-Next-Offset", "Highwater-Leader-Epoch", "Content-Length", "Content-Type"} {
+				if a.header.Get(name) != head.header.Get(name) {
+					t.Errorf("%s: GET has %q, HEAD has %q", name, a.header.Get(name), head.header.Get(name))
+				}
+			}
+			streamed = streamed || a.header.Get("Content-Length") == ""
+			text := string(a.body)
+			if mediaType == typeNDJSON {
+				text = "[" + strings.ReplaceAll(strings.TrimSuffix(text, "\n"), "\n", ",") + "]"
+			}
+			var got []fetched
+			must(t, json.Unmarshal([]byte(text), &got))
+			for _, r := range got {
+				if r.Offset != int64(seen) || !strings.HasPrefix(string(r.Value), fmt.Sprintf(`{"n":%d,`, seen)) || string(r.Key) != fmt.Sprintf(`"k%d"`, seen) {
+					t.Fatalf("at %d: %+v", seen, r)
+				}
+				seen++
+			}
+			if a.header.Get("Highwater-Next-Offset") != strconv.Itoa(seen) || len(got) == 0 {
+				t.Fatalf("next offset %q after %d", a.header.Get("Highwater-Next-Offset"), seen)
+			}
+			pages++
+		}
+		if pages < 2 || pages > 3 || !streamed {
+			t.Errorf("%s: %d pages, streamed: %v", mediaType, pages, streamed)
+		}
+	}
+}

@@ -12,7 +12,7 @@ import (
 const (
 	// maxBatchBytes and maxBatchRecords close a batch and open the next: a fetch
 	// decodes whole batches, so they must not be much larger than an answer.
-	maxBatchBytes   = 1 << 20
+	maxBatchBytes   = 256 << 10
 	maxBatchRecords = 10_000
 )
 

@@ -73,25 +73,33 @@ func (rd *reader) read(ctx context.Context, i int, dst []byte, b *budget, maxByt
 	c := &rd.cursors[i]
 	res, err := rd.fetch(ctx, c, maxBytes)
 	if err != nil {
-		return dst, res, rd.explainPosition(c.partition, err)
+		return dst, res, err
 	}
-	defer rd.api.buffers.put(res.Data)
+	out, err := rd.render(i, dst, b, &res)
+	return out, res, err
+}
+
+// render appends what was fetched for cursor i, within the budget, moves the
+// cursor behind it and gives the fetched bytes back.
+func (rd *reader) render(i int, dst []byte, b *budget, res *replication.FetchResult) ([]byte, error) {
+	defer func() {
+		rd.api.buffers.put(res.Data)
+		res.Data = nil
+	}()
 	if len(res.Data) == 0 {
-		return dst, res, nil
+		return dst, nil
 	}
-	if err := rd.check(); err != nil {
-		return dst, res, err
-	}
+	c := &rd.cursors[i]
 	p := newPage(res.Data, c.next, res.HighWatermark)
-	out, err := renderPage(dst, &p, c.renderer, b, rd.frame, rd.position(i), &rd.rec)
+	out, err := renderPage(dst, &p, c.renderer, b, rd.frame, maxRenderedBytes, rd.position(i), &rd.rec)
 	if err != nil && len(out) == len(dst) {
-		return dst, res, err
+		return dst, err
 	}
 	// Records before damage are given; the next read meets the damage first.
 	if p.next > c.next {
 		c.next, c.epoch = p.next, p.batchEpoch
 	}
-	return out, res, nil
+	return out, nil
 }
 
 // explainPosition says of a merged read which partition the error is about: the
@@ -108,14 +116,19 @@ func (rd *reader) explainPosition(partition int32, err error) error {
 	return answered{p}
 }
 
-// fetch looks once at the log of one cursor's partition.
+// fetch looks once at the log of one cursor's partition. What it returns is from
+// the topic that the reader began with.
 func (rd *reader) fetch(ctx context.Context, c *cursor, maxBytes int) (replication.FetchResult, error) {
 	req := replication.FetchRequest{Topic: rd.topic, Partition: c.partition, Offset: c.next, Isolation: rd.isolation,
 		MaxBytes: maxBytes, Buffer: rd.api.buffers.get()}
 	if c.epoch >= 0 {
 		req.LeaderEpoch = &c.epoch
 	}
-	return rd.api.cfg.Broker.Fetch(ctx, req)
+	res, err := rd.api.cfg.Broker.Fetch(ctx, req)
+	if err == nil && len(res.Data) > 0 {
+		err = rd.check()
+	}
+	return res, rd.explainPosition(c.partition, err)
 }
 
 // position returns the function that renders the position vector while cursor i

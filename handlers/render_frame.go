@@ -35,13 +35,13 @@ func closeFrame(dst []byte, frame framing) []byte {
 	return dst
 }
 
-// renderPage appends records of p until the budget or the page is used up. first
-// tells an array's separator whether a record stands before it. position, for
+// renderPage appends records of p until the budget or the page is used up, or dst
+// holds most bytes. position, for
 // events, is the id of each: it sees the offset after the record. p.next is then
 // behind the last record that was rendered; a page that was cut by the budget has
 // to be read again from there.
-func renderPage(dst []byte, p *page, rr *recordRenderer, b *budget, frame framing, position func(dst []byte, next int64) []byte, rec *storage.Record) ([]byte, error) {
-	for !b.full() && len(dst) < maxRenderedBytes {
+func renderPage(dst []byte, p *page, rr *recordRenderer, b *budget, frame framing, most int, position func(dst []byte, next int64) []byte, rec *storage.Record) ([]byte, error) {
+	for !b.full() && len(dst) < most {
 		ok, err := p.take(rec)
 		if err != nil || !ok {
 			return dst, err

@@ -13,7 +13,7 @@ func sealed(t testing.TB, c storage.Compression, base int64, n, size int) []byte
 	t.Helper()
 	b := storage.NewBatchBuilder(nil)
 	for i := range n {
-		b.Append(&storage.Record{Timestamp: int64(i), Value: []byte(`"` + strings.Repeat("x", size-2) + `"`), Attributes: storage.FlagValueJSON | storage.FlagValueOneLine})
+		b.Append(&storage.Record{Timestamp: int64(i / 1000), Value: []byte(`"` + strings.Repeat("x", size-2) + `"`), Attributes: storage.FlagValueJSON | storage.FlagValueOneLine})
 	}
 	batch, err := b.Seal(c, nil)
 	if err != nil {
@@ -73,7 +73,7 @@ func TestH37_BudgetOfAPage(t *testing.T) {
 		{1, 1 << 30, 1 << 20, "1 2 3 4 5 next 6"},
 	} {
 		p, b, rec := newPage(data, c.offset, 6), budget{records: c.records, bytes: c.bytes}, storage.Record{}
-		out, err := renderPage(nil, &p, newRecordRenderer(nativeFormat(), "t", 0), &b, frameLines, nil, &rec)
+		out, err := renderPage(nil, &p, newRecordRenderer(nativeFormat(), "t", 0), &b, frameLines, maxRenderedBytes, nil, &rec)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -97,7 +97,7 @@ func TestRenderAllocatesNothingPerRecord(t *testing.T) {
 	buf, rec := make([]byte, 0, 4<<20), storage.Record{}
 	got := testing.AllocsPerRun(10, func() {
 		p, b := newPage(data, 0, 5000), budget{records: 1 << 30, bytes: 1 << 30}
-		if out, err := renderPage(buf, &p, rr, &b, frameArray, nil, &rec); err != nil || b.taken != 5000 || len(out) == 0 {
+		if out, err := renderPage(buf, &p, rr, &b, frameArray, maxRenderedBytes, nil, &rec); err != nil || b.taken != 5000 || len(out) == 0 {
 			t.Fatal(b.taken, err)
 		}
 	})
@@ -112,7 +112,7 @@ func BenchmarkRenderPage(b *testing.B) {
 	b.SetBytes(int64(len(data)))
 	for b.Loop() {
 		p, lim := newPage(data, 0, 5000), budget{records: 1 << 30, bytes: 1 << 30}
-		if _, err := renderPage(buf, &p, rr, &lim, frameArray, nil, &rec); err != nil {
+		if _, err := renderPage(buf, &p, rr, &lim, frameArray, maxRenderedBytes, nil, &rec); err != nil {
 			b.Fatal(err)
 		}
 	}

@@ -9,38 +9,57 @@ import (
 )
 
 // recordRenderer appends records of one partition in one representation. It
-// keeps no reference to what it rendered and allocates nothing per record.
+// keeps no reference to what it rendered and allocates nothing per record. It
+// serves one goroutine.
 type recordRenderer struct {
 	format recordFormat
 	// prefix is everything of a record object up to its offset.
 	prefix []byte
+	offset decimal
+	// stamp is everything between offset and key: records of a batch mostly share
+	// their timestamp.
+	stamp     []byte
+	timestamp int64 // in stamp
 }
 
 func newRecordRenderer(f recordFormat, topic string, partition int32) *recordRenderer {
-	prefix := appendJSONString([]byte(`{"topic":`), topic)
+	prefix := make([]byte, 0, len(topic)+48)
+	prefix = appendJSONString(append(prefix, `{"topic":`...), topic)
 	prefix = append(prefix, `,"partition":`...)
 	prefix = strconv.AppendInt(prefix, int64(partition), 10)
-	prefix = append(prefix, `,"offset":`...)
-	return &recordRenderer{format: f, prefix: prefix}
+	return &recordRenderer{format: f, prefix: append(prefix, `,"offset":`...)}
 }
 
 // append appends r as one JSON object. It never fails: bytes that don't fit the
 // format are given in another way (see recordFormat).
 func (rr *recordRenderer) append(dst []byte, r *storage.Record) []byte {
 	dst = append(dst, rr.prefix...)
-	dst = strconv.AppendInt(dst, r.Offset, 10)
-	dst = append(dst, `,"timestamp":`...)
-	dst = strconv.AppendInt(dst, r.Timestamp, 10)
+	dst = rr.offset.append(dst, r.Offset)
+	if r.Timestamp != rr.timestamp || rr.stamp == nil {
+		rr.timestamp = r.Timestamp
+		rr.stamp = append(rr.stamp[:0], `,"timestamp":`...)
+		rr.stamp = strconv.AppendInt(rr.stamp, r.Timestamp, 10)
+		rr.stamp = append(rr.stamp, `,"key":`...)
+	}
+	dst = append(dst, rr.stamp...)
 
 	f := &rr.format
-	dst = append(dst, `,"key":`...)
 	dst, keyAs := f.appendPayload(dst, f.key, r.Key, 0)
-	dst, keyFault := f.appendEncoding(dst, "key", r.Key, f.key, keyAs, f.keyOverridden)
+	keyFault := false
+	if !f.evident(f.key, keyAs, f.keyOverridden) {
+		dst, keyFault = appendEncoding(dst, "key", r.Key, keyAs)
+	}
 	dst = append(dst, `,"value":`...)
 	dst, valueAs := f.appendPayload(dst, f.value, r.Value, r.Attributes)
-	dst, valueFault := f.appendEncoding(dst, "value", r.Value, f.value, valueAs, f.valueOverridden)
+	valueFault := false
+	if !f.evident(f.value, valueAs, f.valueOverridden) {
+		dst, valueFault = appendEncoding(dst, "value", r.Value, valueAs)
+	}
 	if keyFault || valueFault {
 		dst = f.appendDecodeError(dst, keyFault, valueFault)
+	}
+	if len(r.Headers) == 0 {
+		return append(dst, `,"headers":[]}`...)
 	}
 	id := recordID(r)
 	dst = appendHeaders(dst, r.Headers, id)
@@ -94,31 +113,30 @@ func (f *recordFormat) appendPayload(dst []byte, want payloadFormat, b []byte, f
 	}
 }
 
-// appendEncoding appends the member that names the form of a payload where the
-// reader couldn't know it, and reports whether the payload doesn't fit.
-func (f *recordFormat) appendEncoding(dst []byte, member string, b []byte, want payloadFormat, as rendered, overridden bool) ([]byte, bool) {
-	var encoding string
+// evident says that a reader who knows the format knows the form of a payload.
+func (f *recordFormat) evident(want payloadFormat, as rendered, overridden bool) bool {
 	switch {
+	case as == asNull:
+		return true
 	case as == asMisfit:
-		dst = append(dst, `,"`...)
-		dst = append(dst, member...)
-		dst = append(dst, `_base64":`...)
-		return appendBase64(dst, b), true
-	case !f.native || as == asNull:
-		return dst, false
-	case as == asText && (overridden || want == formatJSON):
-		encoding = encodingText
-	case as == asBase64:
-		encoding = encodingBase64
-	case as == asJSON && overridden:
-		encoding = encodingJSON
-	default:
-		return dst, false
+		return false
+	case !f.native:
+		return true
 	}
+	return !overridden && (as == asText && want == formatString || as == asJSON)
+}
+
+// appendEncoding appends the member that names the form of a payload, or gives
+// the bytes that don't fit; it reports whether they don't.
+func appendEncoding(dst []byte, member string, b []byte, as rendered) (out []byte, misfit bool) {
 	dst = append(dst, `,"`...)
 	dst = append(dst, member...)
+	if as == asMisfit {
+		dst = append(dst, `_base64":`...)
+		return appendBase64(dst, b), true
+	}
 	dst = append(dst, `_encoding":"`...)
-	dst = append(dst, encoding...)
+	dst = append(dst, [...]string{asText: encodingText, asJSON: encodingJSON, asBase64: encodingBase64}[as]...)
 	return append(dst, '"'), false
 }
 

@@ -78,7 +78,7 @@ func appendRecord(dst []byte, r *Record, offsetDelta int32, baseTimestamp int64)
 // decodeRecord reads one record from src into r (reusing r.Headers) and returns
 // the rest of src.
 func decodeRecord(src []byte, r *Record, baseOffset, baseTimestamp int64) ([]byte, error) {
-	length, n := binary.Varint(src)
+	length, n := varint(src)
 	if n <= 0 || length < 0 || length > int64(len(src)-n) {
 		return nil, errRecordMalformed
 	}
@@ -89,12 +89,12 @@ func decodeRecord(src []byte, r *Record, baseOffset, baseTimestamp int64) ([]byt
 	r.Attributes = RecordFlag(body[0])
 	body = body[1:]
 
-	timestampDelta, n := binary.Varint(body)
+	timestampDelta, n := varint(body)
 	if n <= 0 {
 		return nil, errRecordMalformed
 	}
 	body = body[n:]
-	offsetDelta, n := binary.Varint(body)
+	offsetDelta, n := varint(body)
 	if n <= 0 || offsetDelta < 0 || offsetDelta > maxInt32 {
 		return nil, errRecordMalformed
 	}
@@ -109,7 +109,7 @@ func decodeRecord(src []byte, r *Record, baseOffset, baseTimestamp int64) ([]byt
 	if r.Value, body, err = takeBytesField(body); err != nil {
 		return nil, err
 	}
-	headerCount, n := binary.Varint(body)
+	headerCount, n := varint(body)
 	// Each header takes two bytes at least: a count above that is a lie, and
 	// must not size an allocation.
 	if n <= 0 || headerCount < 0 || headerCount > int64(len(body)-n)/2 {
@@ -134,6 +134,21 @@ func decodeRecord(src []byte, r *Record, baseOffset, baseTimestamp int64) ([]byt
 		return nil, errRecordMalformed
 	}
 	return rest, nil
+}
+
+// varint is binary.Varint, with short cuts for one and two bytes: nearly every
+// field of a record has no more.
+func varint(b []byte) (int64, int) {
+	if len(b) > 1 {
+		if b[0] < 0x80 {
+			return int64(b[0]>>1) ^ -int64(b[0]&1), 1
+		}
+		if b[1] < 0x80 {
+			u := uint16(b[0]&0x7f) | uint16(b[1])<<7
+			return int64(u>>1) ^ -int64(u&1), 2
+		}
+	}
+	return binary.Varint(b)
 }
 
 const maxInt32 = 1<<31 - 1
@@ -165,7 +180,7 @@ func appendBytesField(dst, b []byte) []byte {
 }
 
 func takeBytesField(src []byte) (field, rest []byte, err error) {
-	length, n := binary.Varint(src)
+	length, n := varint(src)
 	switch {
 	case n <= 0 || length < -1 || length > int64(len(src)-n):
 		return nil, nil, errRecordMalformed

@@ -1,7 +1,5 @@
 package storage
 
-import "encoding/binary"
-
 // SplitBatch takes the first batch off src like ParseBatch, but leaves the CRC
 // alone: it is for bytes that Log.Read returned, which has checked it already.
 func SplitBatch(src []byte) (b Batch, rest []byte, err error) {
@@ -20,16 +18,16 @@ func SplitBatch(src []byte) (b Batch, rest []byte, err error) {
 // Malformed bytes are left for Next to report.
 func (it *RecordIterator) SkipTo(offset int64) {
 	for it.err == nil && it.left > 0 {
-		length, n := binary.Varint(it.body)
+		length, n := varint(it.body)
 		if n <= 0 || length < 1 || length > int64(len(it.body)-n) {
 			return
 		}
 		record := it.body[n+1 : n+int(length)] // after the attributes byte
-		_, m := binary.Varint(record)
+		_, m := varint(record)
 		if m <= 0 {
 			return
 		}
-		delta, k := binary.Varint(record[m:])
+		delta, k := varint(record[m:])
 		if k <= 0 || it.baseOffset+delta >= offset {
 			return
 		}
