@@ -28,7 +28,8 @@ type plan struct {
 	faults []fault
 	// faultCount counts all, faults keeps the first maxShownFaults.
 	faultCount int
-	room       int // bytes to provide for a partition's first batch
+	left       int // bytes of the body that are not in a sealed batch yet, about
+	share      int // of left that a partition's next batch may expect, in 1/share
 }
 
 // slot is where a record of the request went.
@@ -54,12 +55,10 @@ func newPlan(rules *produceRules, bodyBytes int) *plan {
 		p.place = make([]int32, rules.partitions)
 	}
 	p.place = p.place[:rules.partitions]
-	p.room = bodyBytes
+	p.left, p.share = bodyBytes, 1
 	if rules.fixed == anyPartition {
-		p.room /= int(rules.partitions)
+		p.share = int(rules.partitions)
 	}
-	// A record takes about as much in a batch as in JSON, the header comes on top.
-	p.room = min(p.room, maxBatchBytes) + storage.BatchHeaderSize + 64
 	return p
 }
 
@@ -81,19 +80,31 @@ func (p *plan) release() {
 	planPool.Put(p)
 }
 
+// room is a buffer for a partition's next batch: a record takes about as much in
+// a batch as in JSON, and a batch that doesn't grow leaves no garbage.
+func (p *plan) room() []byte {
+	return make([]byte, 0, min(max(p.left, 0)/p.share, maxBatchBytes)+storage.BatchHeaderSize+maxRecordOverhead)
+}
+
+// maxRecordOverhead is what a record takes in a batch besides its key, value and
+// headers, but for the lengths of many headers.
+const maxRecordOverhead = 64
+
 // add appends rec to a partition's batches.
 func (p *plan) add(partition int32, rec *storage.Record) error {
 	i := p.place[partition] - 1
 	if i < 0 {
 		i = int32(len(p.parts))
 		p.place[partition] = i + 1
-		p.parts = append(p.parts, partPlan{partition: partition, builder: *storage.NewBatchBuilder(make([]byte, 0, p.room))})
+		p.parts = append(p.parts, partPlan{partition: partition, builder: *storage.NewBatchBuilder(p.room())})
 	}
 	part := &p.parts[i]
-	if n := part.builder.Len(); n > 0 && (part.builder.Size() >= maxBatchBytes || n >= maxBatchRecords) {
+	if n := part.builder.Len(); n > 0 && (part.builder.Size()+recordBytes(rec)+maxRecordOverhead > maxBatchBytes || n >= maxBatchRecords) {
+		p.left -= part.builder.Size()
 		if err := part.seal(p.compression); err != nil {
 			return err
 		}
+		part.builder = *storage.NewBatchBuilder(p.room())
 	}
 	part.builder.Append(rec)
 	p.slots = append(p.slots, slot{part: i, index: part.records})
