@@ -39,8 +39,9 @@ type diskGuard struct {
 	free     atomic.Int64 // bytes, at the last sample, less what was admitted since
 	refusing atomic.Bool  // latched between the reserve and 5/4 of it, so that it doesn't flutter
 
-	mu      sync.Mutex // guards ballast; held while the file is made or removed, which nobody on the produce path waits for
+	mu      sync.Mutex // guards ballast and told; held while the file is made or removed, which nobody on the produce path waits for
 	ballast bool       // the file is there
+	told    bool       // that it can't be made
 }
 
 func newDiskGuard(dir string, reserve int64, freeSpace func() (int64, error), log zerolog.Logger) (*diskGuard, error) {
@@ -157,10 +158,12 @@ func (g *diskGuard) sample() error {
 		g.release()
 		free += g.reserve
 	case !g.ballast && free >= 2*g.reserve+g.reserve/4:
-		if err := g.makeBallast(); err != nil {
-			return err
+		if err := g.makeBallast(); err == nil {
+			free -= g.reserve
+		} else if !g.told { // a quota, say; it is tried again each time
+			g.told = true
+			g.log.Warn().Err(err).Msg("ballast not made")
 		}
-		free -= g.reserve
 	}
 	if !g.ballast {
 		free -= g.reserve

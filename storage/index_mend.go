@@ -39,6 +39,9 @@ func replaceIndex(cfg indexConfig, reason error) (*bbolt.DB, error) {
 	if err != nil {
 		return nil, err
 	}
+	if kept == "" {
+		reason = &CorruptError{Path: indexFileName, Reason: "there is no such file"}
+	}
 	saved, err := createIndex(cfg, kept)
 	if err != nil {
 		return nil, err

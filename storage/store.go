@@ -166,7 +166,7 @@ func (s *Store) open() error {
 	if !found && len(logs) > 0 {
 		s.opts.Logger.Warn().Str("file", identityFileName).Msg("data directory holds logs but no identity, giving it a new one")
 	}
-	if s.guard, err = newDiskGuard(dir, s.opts.ReserveBytes, s.opts.freeSpace, s.opts.Logger); err != nil {
+	if s.guard, err = newDiskGuard(dir, max(s.opts.ReserveBytes, 0), s.opts.freeSpace, s.opts.Logger); err != nil {
 		return err
 	}
 	clean = clean && previous.IndexGeneration == identity.IndexGeneration

@@ -2,6 +2,7 @@ package storage
 
 import (
 	"bufio"
+	"context"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -241,5 +242,53 @@ func TestF52_ProcessKilledWhileOpening(t *testing.T) {
 		if err := s.Close(); err != nil {
 			t.Fatal(err)
 		}
+	}
+}
+
+// TestR86_IndexForgetsADeletedLog: also when the process dies between the rename
+// and the index's next transaction.
+func TestR86_IndexForgetsADeletedLog(t *testing.T) {
+	dir, id, other := t.TempDir(), PartitionID{Topic: uuid.New()}, PartitionID{Topic: uuid.New()}
+	s, l := openOne(t, dir, id)
+	kept, err := s.OpenLog(other, LogConfig{}, func() {})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, l := range []*Log{l, kept} {
+		if err := appendValue(l, []byte("x")); err != nil {
+			t.Fatal(err)
+		}
+		l.CheckpointHighWatermark(1)
+		l.checkpoint()
+	}
+	if err := s.index.flush(); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.DeleteLog(id); err != nil {
+		t.Fatal(err)
+	}
+	killed := filepath.Join(t.TempDir(), "data")
+	if err := os.CopyFS(killed, os.DirFS(dir)); err != nil {
+		t.Fatal(err)
+	}
+	s, err = Open(Options{Dir: killed, Logger: zerolog.Nop()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	if _, ok := s.index.meta(id); !ok {
+		t.Fatal("the index had forgotten already: this test shows nothing")
+	}
+	if err := s.removeDeleted(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+	if _, ok := s.index.storedMeta(id); ok {
+		t.Fatal("the index still knows the log")
+	}
+	if _, ok := s.index.storedOffsetFloor(id, 1); ok {
+		t.Fatal("the index still has the log's entries")
+	}
+	if _, ok := s.index.storedMeta(other); !ok {
+		t.Fatal("the index forgot another log")
 	}
 }

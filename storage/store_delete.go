@@ -68,11 +68,14 @@ func (s *Store) DeleteLog(id PartitionID) error {
 	if err := s.renameMarked(id, deletedMark); err != nil {
 		return err
 	}
+	if err := s.index.drop(id); err != nil {
+		return err
+	}
 	select {
 	case s.removals <- struct{}{}:
 	default:
 	}
-	return s.index.drop(id)
+	return nil
 }
 
 // SetAside takes a log that isn't open out of the way, but keeps its bytes: its
@@ -100,7 +103,11 @@ func (s *Store) renameMarked(id PartitionID, mark string) error {
 		}
 		break
 	}
-	if err := syncDir(s.partitionsDir()); err != nil {
+	err := syncDir(s.partitionsDir())
+	if open := (*os.PathError)(nil); errors.As(err, &open) && open.Op == "open" {
+		return err // no descriptor left, say (F50): the disk isn't to blame
+	}
+	if err != nil {
 		return s.fail(err)
 	}
 	return nil
@@ -110,21 +117,9 @@ func (s *Store) renameMarked(id PartitionID, mark string) error {
 // until ctx ends.
 func (s *Store) runRemovals(ctx context.Context) error {
 	for {
-		entries, err := os.ReadDir(s.partitionsDir())
-		if err != nil {
-			return s.fail(fmt.Errorf("storage: %w", err))
-		}
-		for _, e := range entries {
-			if ctx.Err() != nil {
-				return nil
-			}
-			if !strings.Contains(e.Name(), deletedMark) {
-				continue
-			}
+		if err := s.removeDeleted(ctx); err != nil {
 			// What can't be removed now is tried again at the next delete or start.
-			if err := os.RemoveAll(filepath.Join(s.partitionsDir(), e.Name())); err != nil {
-				s.opts.Logger.Warn().Err(err).Msg("deleted log not removed")
-			}
+			s.opts.Logger.Warn().Err(err).Msg("deleted logs not removed")
 		}
 		s.guard.sampleSoon()
 		select {
@@ -133,4 +128,52 @@ func (s *Store) runRemovals(ctx context.Context) error {
 		case <-s.removals:
 		}
 	}
+}
+
+// removeDeleted removes what bears the mark of the deleted, until ctx ends. The
+// index forgets a log durably before the log's directory, the last trace of the
+// deletion, goes: nothing else would ever take its entries out.
+func (s *Store) removeDeleted(ctx context.Context) error {
+	entries, err := os.ReadDir(s.partitionsDir())
+	if err != nil {
+		return fmt.Errorf("storage: %w", err)
+	}
+	var doomed []string
+	for _, e := range entries {
+		name, _, marked := strings.Cut(e.Name(), deletedMark)
+		if !marked {
+			continue
+		}
+		doomed = append(doomed, filepath.Join(s.partitionsDir(), e.Name()))
+		if id, ok := parsePartitionID(name); ok && !s.exists(id) {
+			if err := s.index.drop(id); err != nil {
+				return err
+			}
+		}
+	}
+	if len(doomed) == 0 {
+		return nil
+	}
+	if err := s.index.flush(); err != nil {
+		return err // and final, but that is for the index's own loop to say
+	}
+	var errs []error
+	for _, path := range doomed {
+		if ctx.Err() == nil {
+			errs = append(errs, os.RemoveAll(path))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// exists says whether the log is open or has a directory.
+func (s *Store) exists(id PartitionID) bool {
+	s.mu.Lock()
+	_, open := s.logs[id]
+	s.mu.Unlock()
+	if open {
+		return true
+	}
+	_, err := os.Lstat(s.logDir(id))
+	return !errors.Is(err, os.ErrNotExist)
 }

@@ -207,6 +207,43 @@ func TestF46_DiskFull(t *testing.T) {
 	}
 }
 
+// TestS5_IndexWriteOnAFullDisk: the disk is full before anybody has looked. The
+// index's write fails, lets the ballast go, and succeeds; nothing failed for good.
+func TestS5_IndexWriteOnAFullDisk(t *testing.T) {
+	dir := mountSmallDisk(t, "16m")
+	s, err := Open(Options{Dir: filepath.Join(dir, "data"), ReserveBytes: 4 << 20, Logger: zerolog.Nop()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	fillDisk(t, filepath.Join(dir, "somebody else's"))
+	if !s.guard.ballast || s.guard.full() {
+		t.Fatal("the guard has looked")
+	}
+	id := PartitionID{Topic: uuid.New()}
+	if err := s.index.updateNow(id, func(m *logMeta) { m.Segments = make([]segmentMeta, 100_000) }); err != nil {
+		t.Fatal(err)
+	}
+	if s.guard.ballast || !errors.Is(s.admit(1), ErrDiskNearlyFull) || s.Failure() != nil {
+		t.Fatalf("ballast %v, admit %v, failure %v", s.guard.ballast, s.admit(1), s.Failure())
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	s, err = Open(Options{Dir: filepath.Join(dir, "data"), ReserveBytes: 4 << 20, Logger: zerolog.Nop()})
+	if err != nil {
+		t.Fatalf("start on a full disk: %v", err)
+	}
+	if m, ok := s.index.meta(id); !ok || len(m.Segments) != 100_000 || !s.CleanStart() {
+		t.Fatalf("%d segments %v, clean %v", len(m.Segments), ok, s.CleanStart())
+	}
+	if !errors.Is(s.admit(1), ErrDiskNearlyFull) {
+		t.Fatal("produce is admitted on a full disk")
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+}
+
 func appendValue(l *Log, value []byte) error {
 	b := NewBatchBuilder(nil)
 	b.Append(&Record{Timestamp: 1, Value: value})
