@@ -54,7 +54,7 @@ func (b *Broker) Fetch(ctx context.Context, req FetchRequest) (FetchResult, erro
 	if err != nil {
 		return FetchResult{}, err
 	}
-	want := max(req.MinBytes, 1)
+	want := wanted(req.MinBytes, req.MaxBytes)
 	res, err := p.read(&req)
 	if err != nil || len(res.Data) >= want || req.MaxWait <= 0 {
 		return res, err
@@ -64,23 +64,52 @@ func (b *Broker) Fetch(ctx context.Context, req FetchRequest) (FetchResult, erro
 	deadline := time.NewTimer(req.MaxWait)
 	defer deadline.Stop()
 	for {
-		if res.Data != nil {
-			req.Buffer = res.Data[:0]
-		}
-		res, err = p.read(&req)
-		if err != nil || len(res.Data) >= want {
+		full, err := p.readMore(&req, &res)
+		if err != nil || full || len(res.Data) >= want || !wait(ctx, signal, deadline, b.drain) {
 			return res, err
 		}
-		select {
-		case <-signal.C:
-		case <-deadline.C:
-			return res, nil
-		case <-ctx.Done():
-			return res, nil
-		case <-b.drain:
-			return res, nil
-		}
 	}
+}
+
+// wanted is the number of bytes that end a wait.
+func wanted(minBytes, maxBytes int) int { return max(min(minBytes, maxBytes), 1) }
+
+// wait waits for a wake-up; false: the wait has come to its end.
+func wait(ctx context.Context, s *Signal, deadline *time.Timer, drain <-chan struct{}) bool {
+	select {
+	case <-s.C:
+		return true
+	case <-deadline.C:
+	case <-ctx.Done():
+	case <-drain:
+	}
+	return false
+}
+
+// readMore adds to res what has become readable behind it, so that a long wait
+// for many bytes reads each of them once. full: no more may be added, or can be.
+func (p *Partition) readMore(req *FetchRequest, res *FetchResult) (full bool, err error) {
+	if len(res.Data) == 0 {
+		*res, err = p.read(req)
+		return false, err
+	}
+	more := FetchRequest{Topic: req.Topic, Partition: req.Partition, Offset: nextOffset(res.Data), Isolation: req.Isolation, MaxBytes: req.MaxBytes - len(res.Data)}
+	if more.MaxBytes <= 0 {
+		return true, nil
+	}
+	r, err := p.read(&more)
+	if err != nil {
+		if p.topic.deleted.Load() {
+			return true, err
+		}
+		return true, nil // what was read is good; the next read from there tells
+	}
+	if len(r.Data) > more.MaxBytes {
+		return true, nil
+	}
+	r.Data = append(res.Data, r.Data...)
+	*res = r
+	return false, nil
 }
 
 // read is one look at the log, without waiting.
@@ -104,8 +133,8 @@ func (p *Partition) read(req *FetchRequest) (FetchResult, error) {
 // epochBefore is the leader epoch of the last record of data, or of the record
 // before offset.
 func (p *Partition) epochBefore(data []byte, offset int64) int32 {
-	if epoch, ok := lastEpoch(data); ok {
-		return epoch
+	if b, ok := lastBatch(data); ok {
+		return b.LeaderEpoch()
 	}
 	epochs := p.log.Epochs()
 	for i := len(epochs) - 1; i >= 0; i-- {
@@ -118,19 +147,28 @@ func (p *Partition) epochBefore(data []byte, offset int64) int32 {
 	return p.leaderEpoch
 }
 
-// lastEpoch is the leader epoch of the last batch of data, which holds whole
-// batches that were checked when they were read.
-func lastEpoch(data []byte) (epoch int32, ok bool) {
+// lastBatch is the last batch of data, which holds whole batches that were
+// checked when they were read; ok is false when there is none.
+func lastBatch(data []byte) (last storage.Batch, ok bool) {
 	for len(data) >= storage.BatchHeaderSize {
 		b := storage.Batch(data)
 		size := b.Size()
 		if size > len(data) {
 			break
 		}
-		epoch, ok = b.LeaderEpoch(), true
+		last, ok = b[:size], true
 		data = data[size:]
 	}
-	return epoch, ok
+	return last, ok
+}
+
+// nextOffset is the offset after the last batch of data, which isn't empty.
+func nextOffset(data []byte) int64 {
+	b, ok := lastBatch(data)
+	if !ok {
+		panic("replication: a read returned no whole batch")
+	}
+	return b.NextOffset()
 }
 
 // checkEpoch tells whether the log still holds what a reader read in a leader

@@ -172,6 +172,47 @@ func TestLongPollsEndWithTheirReason(t *testing.T) {
 	checkGoroutines(t, before)
 }
 
+// A wait for many bytes collects them as they come: without a gap, and not beyond
+// max_bytes.
+func TestMinBytesCollects(t *testing.T) {
+	n := startNode(t)
+	n.create("a", 2)
+	one := len(batch(t, "v0"))
+	for _, c := range []struct{ min, max, want int }{{3 * one, 1 << 20, 3}, {3 * one, 2 * one, 2}, {3 * one, 2*one + 5, 2}, {1 << 30, 2 * one, 2}, {1, 1, 1}} {
+		o, err := n.Offsets(context.Background(), "a", 0, nil)
+		n.must(err)
+		single, many := make(chan FetchResult, 1), make(chan []PartitionFetch, 1)
+		go func() {
+			res, err := n.Fetch(context.Background(), FetchRequest{Topic: "a", Offset: o.End, MinBytes: c.min, MaxBytes: c.max, MaxWait: forever, Buffer: make([]byte, 0, one)})
+			if err != nil {
+				t.Error(err)
+			}
+			single <- res
+		}()
+		go func() {
+			many <- n.FetchMany(context.Background(), FetchManyRequest{Positions: []Position{{Topic: "a", Partition: 1}, {Topic: "a", Offset: o.End}}, MinBytes: c.min, MaxBytes: c.max, MaxWait: forever})
+		}()
+		p := n.partition("a", 0)
+		for p.subs.n.Load() < 2 {
+			runtime.Gosched()
+		}
+		for i := range 3 {
+			n.mustAppend(AcksAll, "a", 0, fmt.Sprint("v", i))
+		}
+		for name, res := range map[string]FetchResult{"Fetch": <-single, "FetchMany": (<-many)[1].FetchResult} {
+			got := records(t, res, o.End)
+			if len(got) < c.want || len(res.Data) > max(c.max, one) {
+				t.Errorf("%s min %d max %d: %d records in %d bytes, want %d", name, c.min, c.max, len(got), len(res.Data), c.want)
+			}
+			for i, r := range got {
+				if r.Offset != o.End+int64(i) || string(r.Value) != fmt.Sprint("v", i) {
+					t.Errorf("%s min %d max %d: record %d is %d %q", name, c.min, c.max, i, r.Offset, r.Value)
+				}
+			}
+		}
+	}
+}
+
 // Many readers, one tail: every one sees every record in order, whatever the
 // order of append, subscription and wake-up.
 func TestNoWakeUpIsLost(t *testing.T) {

@@ -35,9 +35,10 @@ type PartitionFetch struct {
 // maybe with nothing, when one of them fails or a topic among them gets more
 // partitions or is deleted.
 func (b *Broker) FetchMany(ctx context.Context, req FetchManyRequest) []PartitionFetch {
-	want := max(req.MinBytes, 1)
-	results, bytes, failed := b.readMany(&req)
-	if bytes >= want || failed || req.MaxWait <= 0 {
+	want := wanted(req.MinBytes, req.MaxBytes)
+	results := make([]PartitionFetch, len(req.Positions))
+	bytes, stop := b.readMany(&req, results)
+	if bytes >= want || stop || req.MaxWait <= 0 {
 		return results
 	}
 	w := b.watchMany(req.Positions)
@@ -45,44 +46,39 @@ func (b *Broker) FetchMany(ctx context.Context, req FetchManyRequest) []Partitio
 	deadline := time.NewTimer(req.MaxWait)
 	defer deadline.Stop()
 	for {
-		results, bytes, failed = b.readMany(&req)
-		if bytes >= want || failed || w.changed() {
-			return results
-		}
-		select {
-		case <-w.signal.C:
-		case <-deadline.C:
-			return results
-		case <-ctx.Done():
-			return results
-		case <-b.drain:
+		bytes, stop = b.readMany(&req, results)
+		if bytes >= want || stop || w.changed() || !wait(ctx, w.signal, deadline, b.drain) {
 			return results
 		}
 	}
 }
 
-// readMany is one look at all positions.
-func (b *Broker) readMany(req *FetchManyRequest) (results []PartitionFetch, bytes int, failed bool) {
-	results = make([]PartitionFetch, len(req.Positions))
+// readMany adds to results what can be read at each position behind what is in
+// them. bytes is their sum; stop says that waiting for more makes no sense.
+func (b *Broker) readMany(req *FetchManyRequest, results []PartitionFetch) (bytes int, stop bool) {
+	for i := range results {
+		bytes += len(results[i].Data)
+	}
 	for i := range req.Positions {
 		pos, res := &req.Positions[i], &results[i]
 		p, err := b.Partition(pos.Topic, pos.Partition)
 		if err != nil {
-			res.Err, failed = err, true
+			res.Err, stop = err, true
 			continue
 		}
-		one := FetchRequest{Topic: pos.Topic, Partition: pos.Partition, Offset: pos.Offset, LeaderEpoch: pos.LeaderEpoch,
-			Isolation: req.Isolation, MaxBytes: req.MaxBytes - bytes}
-		if bytes > 0 && one.MaxBytes <= 0 {
-			// Full: tell the ends only.
+		room := req.MaxBytes - bytes
+		if bytes > 0 && room <= 0 { // full: tell the ends only
 			res.HighWatermark, res.LogStartOffset = p.hw.Load(), p.log.StartOffset()
 			continue
 		}
-		res.FetchResult, res.Err = p.read(&one)
-		failed = failed || res.Err != nil
-		bytes += len(res.Data)
+		before := len(res.Data)
+		one := FetchRequest{Topic: pos.Topic, Partition: pos.Partition, Offset: pos.Offset, LeaderEpoch: pos.LeaderEpoch,
+			Isolation: req.Isolation, MaxBytes: before + room}
+		full, err := p.readMore(&one, &res.FetchResult)
+		res.Err, stop = err, stop || full || err != nil
+		bytes += len(res.Data) - before
 	}
-	return results, bytes, failed
+	return bytes, stop
 }
 
 // manyWatch is a subscription to several partitions and their topics.

@@ -359,6 +359,46 @@ func TestManyTopicsAtOnce(t *testing.T) {
 	}
 }
 
+// A broker that is fenced stops leading; unfenced it leads in a new epoch that
+// begins where the log ends (R49, R69, R80).
+func TestR49_LeadershipLostAndGainedWhileRunning(t *testing.T) {
+	n := startNode(t)
+	ctx := context.Background()
+	n.create("a", 1)
+	n.mustAppend(AcksAll, "a", 0, "e0")
+	p := n.partition("a", 0)
+	n.must(n.ctl.SetBrokerState(ctx, 1, true, false))
+	n.must(n.catchUp(ctx))
+	var not *NotLeaderError
+	if res := n.append(AcksLeader, "a", 0, "x"); !errors.As(res.Err, &not) || res.Unknown || not.Leader != controller.NoLeader {
+		t.Errorf("append while fenced: %+v", res)
+	}
+	if _, _, err := p.stage(AcksLeader, &AppendRequest{Batches: []storage.Batch{batch(t, "x")}}, 1); !errors.As(err, &not) {
+		t.Errorf("R7: staged by a replica that doesn't lead: %v", err)
+	}
+	if _, err := n.Fetch(ctx, FetchRequest{Topic: "a", MaxBytes: 1}); !errors.As(err, &not) {
+		t.Errorf("fetch while fenced: %v", err)
+	}
+	if st, err := n.PartitionStatus(ctx, "a", 0); err != nil || st.Leader != controller.NoLeader || st.LogEndOffset != -1 {
+		t.Errorf("status while fenced: %+v, %v", st, err)
+	}
+	if n.Ready() == nil {
+		t.Error("ready while fenced")
+	}
+	n.must(n.ctl.SetBrokerState(ctx, 1, false, false))
+	n.must(n.catchUp(ctx))
+	if res := n.mustAppend(AcksAll, "a", 0, "e2"); res.BaseOffset != 1 || res.LeaderEpoch != 2 {
+		t.Errorf("after: %+v", res)
+	}
+	want := []storage.EpochEntry{{Epoch: 0, StartOffset: 0}, {Epoch: 2, StartOffset: 1}}
+	if got := p.log.Epochs(); !slices.Equal(got, want) {
+		t.Errorf("epochs %v, want %v", got, want)
+	}
+	if got := n.values("a", 0, 0, 2); !slices.Equal(got, []string{"e0", "e2"}) {
+		t.Errorf("read %q", got)
+	}
+}
+
 func TestClusterTellsOfADrain(t *testing.T) {
 	n := startNode(t)
 	c := n.Cluster()

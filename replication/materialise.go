@@ -118,7 +118,11 @@ func (b *Broker) materialise(s *controller.State, ids map[uuid.UUID]struct{}) er
 		return err
 	}
 	for _, m := range alive {
-		jobs = append(jobs, b.plan(m)...)
+		more, err := b.plan(m)
+		if err != nil {
+			return err
+		}
+		jobs = append(jobs, more...)
 	}
 	if err := b.openAll(jobs); err != nil {
 		return err
@@ -138,8 +142,8 @@ func (b *Broker) materialise(s *controller.State, ids map[uuid.UUID]struct{}) er
 
 // plan puts a topic's new metadata in place and returns the logs to open. The
 // topic isn't found by name until they are open; one that is there already gets
-// its new partitions when they are.
-func (b *Broker) plan(m *topicMeta) []job {
+// its new partitions when they are. An error is final.
+func (b *Broker) plan(m *topicMeta) ([]job, error) {
 	t := b.byID[m.ID]
 	if t == nil {
 		t = &topic{}
@@ -156,7 +160,9 @@ func (b *Broker) plan(m *topicMeta) []job {
 			continue
 		}
 		if i < len(old) && old[i] != nil && old[i].offline == nil {
-			b.update(old[i], t.meta.Load(), m)
+			if err := b.update(old[i], t.meta.Load(), m); err != nil {
+				return nil, err
+			}
 			continue
 		}
 		jobs = append(jobs, job{topic: t, meta: m, p: &Partition{topic: t, num: int32(i)}})
@@ -164,15 +170,36 @@ func (b *Broker) plan(m *topicMeta) []job {
 	if len(jobs) == 0 {
 		t.meta.Store(m)
 	}
-	return jobs
+	return jobs, nil
 }
 
 // update takes changed metadata over to an open partition.
-func (b *Broker) update(p *Partition, old, m *topicMeta) {
+func (b *Broker) update(p *Partition, old, m *topicMeta) error {
 	if *old.config != *m.config {
 		p.log.Configure(logConfig(m.config))
 	}
-	p.configure(m, b.cfg.NodeID)
+	was, is := &old.Partitions[p.num], &m.Partitions[p.num]
+	if was.Leader == is.Leader && was.LeaderEpoch == is.LeaderEpoch {
+		p.configure(m, b.cfg.NodeID)
+		return nil
+	}
+	return b.takeRole(p, m)
+}
+
+// takeRole makes a partition with an open log what the metadata says it is in a
+// new leader epoch, or at the start.
+func (b *Broker) takeRole(p *Partition, m *topicMeta) error {
+	p.resign()
+	meta := &m.Partitions[p.num]
+	if meta.Leader != b.cfg.NodeID {
+		p.configure(m, b.cfg.NodeID)
+		return nil
+	}
+	if err := p.log.BeginEpoch(meta.LeaderEpoch); err != nil {
+		return fmt.Errorf("replication: begin epoch %d of %s-%d: %w", meta.LeaderEpoch, m.Name, p.num, err)
+	}
+	p.lead(m, b.cfg.NodeID)
+	return nil
 }
 
 // openAll opens logs, many at a time, and puts them into their topics.
@@ -207,15 +234,7 @@ func (b *Broker) openOne(j *job) error {
 	log, err := b.cfg.Store.OpenLog(storage.PartitionID{Topic: m.ID, Partition: p.num}, logConfig(m.config), p.advance)
 	if err == nil {
 		p.open(log)
-		meta := &m.Partitions[p.num]
-		if meta.Leader != b.cfg.NodeID {
-			p.configure(m, b.cfg.NodeID)
-			return nil
-		}
-		if err = log.BeginEpoch(meta.LeaderEpoch); err == nil {
-			p.lead(m, b.cfg.NodeID)
-			return nil
-		}
+		return b.takeRole(p, m)
 	}
 	if final := (*storage.FailedError)(nil); errors.As(err, &final) || errors.Is(err, storage.ErrClosed) {
 		return fmt.Errorf("replication: open %s-%d: %w", m.Name, p.num, err)

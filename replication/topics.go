@@ -215,7 +215,7 @@ func (b *Broker) Partition(name string, num int32) (*Partition, error) {
 		return nil, &UnknownPartitionError{Topic: name, Partition: num, Count: len(m.Partitions)}
 	}
 	p := t.partition(num)
-	if p == nil {
+	if p == nil || p.offline == nil && m.Partitions[num].Leader != b.cfg.NodeID {
 		return nil, &NotLeaderError{Topic: name, Partition: num, Leader: m.Partitions[num].Leader, Epoch: m.Partitions[num].LeaderEpoch}
 	}
 	if p.offline != nil {

@@ -54,9 +54,14 @@ const (
 	enqueueTimeout = 5 * time.Second
 	// proposeTimeout bounds a whole proposal when the caller set no deadline.
 	proposeTimeout = 15 * time.Second
-	// transferTimeout and shutdownTimeout bound Close (K16).
+	// transferTimeout, snapshotTimeout and shutdownTimeout bound Close (K16).
 	transferTimeout = 2 * time.Second
-	shutdownTimeout = 5 * time.Second
+	snapshotTimeout = 2 * time.Second
+	shutdownTimeout = 4 * time.Second
+
+	// closeSnapshotThreshold is the number of entries behind the newest snapshot
+	// from which on Close makes another.
+	closeSnapshotThreshold = 1000
 )
 
 // Controller is this process's member of the metadata quorum.
@@ -247,6 +252,18 @@ func (c *Controller) Quorum() QuorumInfo {
 	return info
 }
 
+// SetBrokerState fences, unfences or drains a broker in the incarnation that is
+// registered now; its leaderships move as the state machine says (R69, R74, R80).
+// Errors: *StaleBrokerEpochError when it isn't registered, or anew meanwhile.
+func (c *Controller) SetBrokerState(ctx context.Context, id int32, fenced, draining bool) error {
+	b := c.State().Brokers[id]
+	if b == nil {
+		return &StaleBrokerEpochError{Broker: id}
+	}
+	_, err := c.propose(ctx, &setBroker{ID: id, Epoch: b.Epoch, Fenced: fenced, Draining: draining})
+	return err
+}
+
 // propose has the quorum agree on a command and returns what applying it gave.
 // ErrNoController: not proposed. ErrOutcomeUnknown: proposed, and then lost
 // sight of. All else is the state machine's own answer.
@@ -297,6 +314,12 @@ func (c *Controller) Close() error {
 	if healthy && c.raft.State() == raft.Leader && len(c.Quorum().Voters) > 1 {
 		if err := within(transferTimeout, c.raft.LeadershipTransfer()); err != nil {
 			c.cfg.Logger.Warn().Err(err).Msg("controller leadership was not handed over")
+		}
+	}
+	if healthy && c.fsm.unsaved.Load() >= closeSnapshotThreshold {
+		// So that the next start needn't apply them one by one.
+		if err := within(snapshotTimeout, c.raft.Snapshot()); err != nil {
+			c.cfg.Logger.Debug().Err(err).Msg("no metadata snapshot at the end")
 		}
 	}
 	down := c.raft.Shutdown()

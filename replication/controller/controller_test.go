@@ -160,6 +160,38 @@ func TestSnapshotAndLogGiveTheSameStateAfterARestart(t *testing.T) {
 	}
 }
 
+func TestManyEntriesAreSnapshotAtTheEnd(t *testing.T) {
+	dir := t.TempDir()
+	c := open(t, Config{Dir: dir, NodeID: 1})
+	start(t, c)
+	create(t, c, "a", 1)
+	id := c.State().Brokers[1]
+	for i := range closeSnapshotThreshold + 20 {
+		if _, err := c.propose(context.Background(), &setBroker{ID: 1, Epoch: id.Epoch, Draining: i%2 == 0}); err != nil {
+			t.Fatal(err)
+		}
+		if i == 10 {
+			if err := c.raft.Snapshot().Error(); err != nil {
+				t.Fatal(err)
+			}
+			if n := c.fsm.unsaved.Load(); n > 2 {
+				t.Errorf("%d entries are counted behind a new snapshot", n)
+			}
+		}
+	}
+	if err := c.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if n := c.fsm.unsaved.Load(); n < 0 || n >= closeSnapshotThreshold {
+		t.Errorf("%d entries are behind the snapshot", n)
+	}
+	c = open(t, Config{Dir: dir, NodeID: 1})
+	start(t, c)
+	if _, ok := c.State().Topic("a"); !ok || c.fsm.unsaved.Load() > 20 {
+		t.Errorf("after the restart: %v, %d entries applied", ok, c.fsm.unsaved.Load())
+	}
+}
+
 // K9 and S11: whatever is wrong with the directory, it is said, and no new
 // cluster is made in its place.
 func TestK9_ADamagedDirectoryIsNeverANewCluster(t *testing.T) {

@@ -15,6 +15,8 @@ type fsm struct {
 	state  atomic.Pointer[State]
 	feed   *feed
 	logger zerolog.Logger
+	// unsaved counts the entries applied since the newest snapshot.
+	unsaved atomic.Int64
 	// incompatible is closed when State.Incompatible is set.
 	incompatible chan struct{}
 }
@@ -46,6 +48,7 @@ func (f *fsm) ApplyBatch(entries []*raft.Log) []any {
 			close(f.incompatible)
 		}
 	}
+	f.unsaved.Add(int64(len(entries)))
 	f.state.Store(s)
 	f.feed.publish(changed, false)
 	return results
@@ -74,7 +77,7 @@ func (f *fsm) Snapshot() (raft.FSMSnapshot, error) {
 		// have raft throw it away before a newer version can apply it.
 		return nil, &IncompatibleError{Index: s.Incompatible, Reason: "no snapshot of a state that lacks it"}
 	}
-	return fsmSnapshot{s}, nil
+	return &fsmSnapshot{state: s, saved: f.unsaved.Load(), unsaved: &f.unsaved}, nil
 }
 
 // Restore replaces the state by a snapshot; watchers see a jump (K10).
@@ -83,6 +86,7 @@ func (f *fsm) Restore(r io.ReadCloser) error {
 	if err != nil {
 		return err
 	}
+	f.unsaved.Store(0)
 	f.state.Store(s)
 	f.feed.publish(nil, true)
 	return nil

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"sync/atomic"
 
 	"github.com/hashicorp/raft"
 )
@@ -32,18 +33,26 @@ type snapshotTrailer struct {
 	Hash string `json:"hash"`
 }
 
-type fsmSnapshot struct{ state *State }
+type fsmSnapshot struct {
+	state   *State
+	saved   int64         // of the entries in state, those that unsaved counts
+	unsaved *atomic.Int64 // the state machine's
+}
 
 // Persist writes the snapshot; raft calls it while later commands are applied.
-func (s fsmSnapshot) Persist(sink raft.SnapshotSink) error {
+func (s *fsmSnapshot) Persist(sink raft.SnapshotSink) error {
 	if err := writeSnapshot(sink, s.state); err != nil {
 		return errors.Join(fmt.Errorf("controller: snapshot: %w", err), sink.Cancel())
 	}
-	return sink.Close()
+	if err := sink.Close(); err != nil {
+		return fmt.Errorf("controller: snapshot: %w", err)
+	}
+	s.unsaved.Add(-s.saved)
+	return nil
 }
 
 // Release does nothing: the state is garbage when nobody reads it.
-func (fsmSnapshot) Release() {}
+func (*fsmSnapshot) Release() {}
 
 func writeSnapshot(w io.Writer, s *State) error {
 	buf := bufio.NewWriterSize(w, 64<<10)
