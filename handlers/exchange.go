@@ -21,6 +21,7 @@ const writeTimeout = 30 * time.Second
 // every handler gets.
 type exchange struct {
 	http.ResponseWriter
+	start    time.Time
 	id       string // request id, also in X-Request-Id
 	route    string // pattern of the table, "" while unrouted
 	writes   bool   // errors of this request tell their outcome
@@ -29,6 +30,7 @@ type exchange struct {
 	bytes    int64  // of the body so far
 	touched  bool   // the request body was read from
 	drained  bool   // … to its end
+	detached bool   // a stream has taken the connection, and tells its end itself
 	err      error  // what a 5xx came from, for the log
 }
 
@@ -83,8 +85,7 @@ var (
 
 // ServeHTTP is the outermost frame: request id, panics, log line, metrics.
 func (a *api) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	start := time.Now()
-	x := &exchange{ResponseWriter: w, id: requestID(r)}
+	x := &exchange{ResponseWriter: w, start: time.Now(), id: requestID(r)}
 	h := w.Header()
 	h["X-Request-Id"] = []string{x.id}
 	h["X-Content-Type-Options"] = nosniff
@@ -97,8 +98,11 @@ func (a *api) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		if p := recover(); p != nil {
 			a.recovered(x, r, p)
 		}
+		if x.detached {
+			return
+		}
 		a.metrics.inFlight.Dec()
-		a.observe(x, r, time.Since(start))
+		a.observe(x, r.Method, r.RemoteAddr, time.Since(x.start))
 		if x.broken() {
 			panic(http.ErrAbortHandler) // the answer is cut: the client must see that
 		}
@@ -122,6 +126,11 @@ func (a *api) recovered(x *exchange, r *http.Request, p any) {
 		x.err = errAborted
 		return
 	}
+	a.logPanic(x, p)
+	a.fail(x, r, errPanicked)
+}
+
+func (a *api) logPanic(x *exchange, p any) {
 	what := fmt.Sprintf("%T", p) // its text may hold anything
 	if fault, ok := p.(runtime.Error); ok {
 		what = fault.Error() // an index, a nil pointer: the runtime's own words
@@ -129,11 +138,10 @@ func (a *api) recovered(x *exchange, r *http.Request, p any) {
 	// The stack names functions and arguments' addresses, no bytes of a record.
 	a.cfg.Logger.Error().Str("request_id", x.id).Str("route", x.route).Str("panic", what).
 		Bytes("stack", debug.Stack()).Msg("handler panicked")
-	a.fail(x, r, errPanicked)
 }
 
 // observe writes the request's log line and counts it.
-func (a *api) observe(x *exchange, r *http.Request, took time.Duration) {
+func (a *api) observe(x *exchange, method, remote string, took time.Duration) {
 	route := x.route
 	if route == "" {
 		route = "unmatched"
@@ -142,20 +150,20 @@ func (a *api) observe(x *exchange, r *http.Request, took time.Duration) {
 	if status == 0 {
 		status = http.StatusOK // net/http's own default
 	}
-	a.metrics.observe(route, r.Method, status, x.bytes, took)
+	a.metrics.observe(route, method, status, x.bytes, took)
 	level := zerolog.InfoLevel
 	switch {
 	case status >= http.StatusInternalServerError:
 		level = zerolog.ErrorLevel
-	case x.frequent && status < http.StatusBadRequest:
+	case x.frequent && status < http.StatusBadRequest && x.err == nil:
 		level = zerolog.DebugLevel
 	}
 	event := a.cfg.Logger.WithLevel(level)
 	if event == nil {
 		return
 	}
-	event = event.Str("request_id", x.id).Str("method", knownMethod(r.Method)).Str("route", route).Int("status", status).
-		Int64("bytes", x.bytes).Dur("took_ms", took).Str("remote", r.RemoteAddr)
+	event = event.Str("request_id", x.id).Str("method", knownMethod(method)).Str("route", route).Int("status", status).
+		Int64("bytes", x.bytes).Dur("took_ms", took).Str("remote", remote)
 	if x.err != nil {
 		event = event.AnErr("cause", x.err)
 	}

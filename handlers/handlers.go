@@ -4,6 +4,7 @@ package handlers
 
 import (
 	"net/http"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -32,6 +33,10 @@ type Config struct {
 	// Draining is closed when the broker begins to shut down: streams end, waiting
 	// polls are answered, new produces get 50305. nil: never.
 	Draining <-chan struct{}
+	// Streams counts the goroutines of tails that have left their request behind,
+	// which Draining ends: wait for it after the HTTP server has shut down. nil:
+	// every tail stays in its request, at three times the memory.
+	Streams *sync.WaitGroup
 	// TailHeartbeat is how long an event stream may be silent before a comment is
 	// sent; 0: 15 s.
 	TailHeartbeat time.Duration

@@ -35,7 +35,8 @@ type testBroker struct {
 	broker   *replication.Broker
 	metrics  *prometheus.Registry
 	handler  http.Handler
-	draining chan struct{} // close it with drain
+	draining chan struct{}  // close it with drain
+	streams  sync.WaitGroup // tails that have left their request
 
 	server  *http.Server
 	stop    context.CancelFunc
@@ -116,7 +117,7 @@ func (b *testBroker) start() {
 	b.metrics = prometheus.NewRegistry()
 	b.draining = make(chan struct{})
 	cfg := Config{Broker: b.broker, Logger: logger, Metrics: b.metrics, Version: "test", AdvertiseURL: b.url,
-		DefaultAcks: replication.AcksLeader, Now: time.Now, Draining: b.draining}
+		DefaultAcks: replication.AcksLeader, Now: time.Now, Draining: b.draining, Streams: &b.streams}
 	if b.opts.handlers != nil {
 		b.opts.handlers(&cfg)
 	}
@@ -146,6 +147,7 @@ func (b *testBroker) close() {
 	if b.server.Shutdown(ctx) != nil {
 		_ = b.server.Close()
 	}
+	b.streams.Wait()
 	b.stop()
 	b.stopped.Wait()
 	if err := b.ctl.Close(); err != nil {

@@ -33,11 +33,13 @@ const (
 var errEnough = errors.New("handlers: count reached")
 
 // tail is an answer that follows the log until the client leaves. It lives in
-// the request's own goroutine; while nothing happens it holds no buffer.
+// the request's own goroutine, or detached from it; while nothing happens it
+// holds no buffer.
 type tail struct {
 	*reader
 	w      http.ResponseWriter
 	rc     *http.ResponseController
+	send   func(p []byte) error // sends p at once
 	budget budget
 	signal *replication.Signal
 	// unnamed: the request named no position, so the client is told one at once,
@@ -71,12 +73,18 @@ func (a *api) follow(w http.ResponseWriter, r *http.Request, rd *reader, q *read
 	if err != nil {
 		return err
 	}
-	defer release()
-	defer rd.close()
+	detached := false
+	defer func() {
+		if !detached {
+			rd.close()
+			release()
+		}
+	}()
 	b := q.budget()
 	b.bytes = math.MaxInt // max_bytes bounds an answer, and a tail has no end
 	t := &tail{reader: rd, w: w, rc: http.NewResponseController(w), budget: b, signal: replication.NewSignal(),
 		unnamed: q.positions == nil && q.start.kind != startAt}
+	t.send = t.write
 	if err := t.subscribe(t.signal); err != nil {
 		return err
 	}
@@ -91,7 +99,13 @@ func (a *api) follow(w http.ResponseWriter, r *http.Request, rd *reader, q *read
 		w.WriteHeader(http.StatusOK)
 		return nil
 	}
-	return t.run(r.Context())
+	if detached = t.detach(r, release); detached {
+		return nil
+	}
+	if over, err := t.open(r.Context()); over {
+		return err
+	}
+	return t.follow(r.Context())
 }
 
 // probe fails when cursor i can't be read from.
@@ -112,22 +126,25 @@ func (t *tail) header() {
 	h["Vary"] = []string{"Accept"}
 }
 
-// run is subscribe, read, wait, over and over: in this order no wake-up is lost.
-func (t *tail) run(ctx context.Context) error {
-	if err := t.write(t.preamble()); err != nil {
-		return err
+// open begins the stream and gives what is there already. over says that it has
+// ended with that.
+func (t *tail) open(ctx context.Context) (over bool, err error) {
+	if err := t.send(t.preamble()); err != nil {
+		return true, err
 	}
+	if _, err := t.pump(ctx); err != nil {
+		return true, t.end(err)
+	}
+	return false, nil
+}
+
+// follow is wait, read, over and over. The subscription is older than open's
+// read, so no wake-up is lost.
+func (t *tail) follow(ctx context.Context) error {
 	interval := t.api.cfg.TailHeartbeat
 	heartbeat := time.NewTimer(interval)
 	defer heartbeat.Stop()
 	for {
-		wrote, err := t.pump(ctx)
-		if err != nil {
-			return t.end(err)
-		}
-		if wrote {
-			heartbeat.Reset(interval)
-		}
 		select {
 		case <-t.signal.C:
 			if err := t.refresh(); err != nil {
@@ -145,6 +162,13 @@ func (t *tail) run(ctx context.Context) error {
 			return nil
 		case <-t.api.cfg.Draining:
 			return t.end(replication.ErrShuttingDown)
+		}
+		wrote, err := t.pump(ctx)
+		if err != nil {
+			return t.end(err)
+		}
+		if wrote {
+			heartbeat.Reset(interval)
 		}
 	}
 }
@@ -178,7 +202,7 @@ func (t *tail) pump(ctx context.Context) (wrote bool, err error) {
 			more = more || t.budget.taken > before
 			if len(out) >= tailWriteBytes {
 				wrote = true
-				if err := t.write(out); err != nil {
+				if err := t.send(out); err != nil {
 					return wrote, errors.Join(errAborted, err)
 				}
 				out = out[:0]
@@ -190,7 +214,7 @@ func (t *tail) pump(ctx context.Context) (wrote bool, err error) {
 		}
 		if len(out) > 0 {
 			wrote = true
-			if err := t.write(out); err != nil {
+			if err := t.send(out); err != nil {
 				return wrote, errors.Join(errAborted, err)
 			}
 			out = out[:0]
@@ -225,7 +249,7 @@ func (t *tail) beat() error {
 	if t.frame != frameEvents {
 		return nil
 	}
-	return t.write([]byte(":\n\n"))
+	return t.send([]byte(":\n\n"))
 }
 
 // refresh takes notice of what a wake-up may mean beyond records: the topic may be gone, or have more
@@ -273,7 +297,7 @@ func (t *tail) endEvent(reason string) error {
 	if t.frame != frameEvents {
 		return nil // the body's orderly end is all that lines can say
 	}
-	return t.write([]byte("event: end\ndata: {\"reason\":\"" + reason + "\"}\n\n"))
+	return t.send([]byte("event: end\ndata: {\"reason\":\"" + reason + "\"}\n\n"))
 }
 
 // problemEvent tells an error in the stream: as event "problem", or as the last
@@ -290,7 +314,7 @@ func (t *tail) problemEvent(err error) error {
 	p := done.problem
 	body := bytes.TrimRight(p.append(nil, false), "\n")
 	if t.frame == frameEvents {
-		return t.write(append(append([]byte("event: problem\ndata: "), body...), "\n\n"...))
+		return t.send(append(append([]byte("event: problem\ndata: "), body...), "\n\n"...))
 	}
-	return t.write(append(body, '\n'))
+	return t.send(append(body, '\n'))
 }

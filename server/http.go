@@ -55,9 +55,20 @@ func (p *process) shutdownHTTP(ctx context.Context) {
 		p.log.Warn().Err(err).Msg("requests did not end in time; their connections are cut")
 		_ = p.http.Close()
 	}
+	ended := make(chan struct{})
+	go func() {
+		p.streams.Wait() // the drain has told them to end
+		close(ended)
+	}()
+	select {
+	case <-ended:
+	case <-ctx.Done():
+		p.log.Warn().Msg("streams did not end in time; their connections are cut")
+	}
 	if n := p.listener.closeConnections(); n > 0 {
 		p.log.Debug().Int("connections", n).Msg("closed connections that were left")
 	}
+	<-ended // a stream without its connection can't go on
 }
 
 // newMetrics makes this broker's registry; the rooms add theirs.

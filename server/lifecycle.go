@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"path/filepath"
+	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -28,7 +29,8 @@ type process struct {
 	listener *listener
 	gate     *gate
 	http     *http.Server
-	draining chan struct{} // closed when the drain begins
+	draining chan struct{}  // closed when the drain begins
+	streams  sync.WaitGroup // tails, which http has forgotten
 
 	store  *storage.Store
 	ctl    *controller.Controller
@@ -186,5 +188,5 @@ func (p *process) replicationConfig() replication.Config {
 func (p *process) handlersConfig() handlers.Config {
 	return handlers.Config{Broker: p.broker, Logger: p.log, Metrics: p.metrics, Version: version, AdvertiseURL: p.url,
 		DefaultAcks: replication.Acks(p.cfg.DefaultAcks), MaxRequestBytes: int64(p.cfg.MaxRequest),
-		Now: time.Now, Draining: p.draining, Ready: p.gate.ready}
+		Now: time.Now, Draining: p.draining, Streams: &p.streams, Ready: p.gate.ready}
 }
