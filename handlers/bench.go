@@ -38,7 +38,7 @@ func (a *api) parseOnly(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	plan := newPlan(&p.rules, len(body.data))
+	plan := a.pools.newPlan(&p.rules, len(body.data))
 	defer plan.release()
 	err = parseBody(plan, body.data, media)
 	body.release()

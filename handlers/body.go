@@ -8,7 +8,6 @@ import (
 	"os"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/klauspost/compress/gzip"
@@ -37,18 +36,16 @@ type requestBody struct {
 	budget int64 // of api.bodies
 }
 
-// bodyPool holds []byte buffers; it is a cache, not state.
-var bodyPool = sync.Pool{New: func() any { return new(requestBody) }}
-
 // release gives the memory back. Nothing may alias data after it.
 func (b *requestBody) release() {
-	b.api.bodies.give(b.budget)
+	a := b.api
+	a.bodies.give(b.budget)
 	b.api, b.budget = nil, 0
 	if cap(b.data) > maxPooledBody {
 		b.data = nil
 	}
 	b.data = b.data[:0]
-	bodyPool.Put(b)
+	a.pools.bodies.Put(b)
 }
 
 // readBody reads and expands r's body, at most limit bytes of it (413/41301).
@@ -62,7 +59,7 @@ func (a *api) readBody(w http.ResponseWriter, r *http.Request, limit int64) (*re
 	if r.ContentLength > limit {
 		return nil, bodyTooLarge(limit)
 	}
-	b := bodyPool.Get().(*requestBody)
+	b := borrow[requestBody](&a.pools.bodies)
 	b.api = a
 	if err := b.fill(w.(*exchange), r, encoding, limit); err != nil {
 		b.release()
@@ -91,7 +88,7 @@ func (b *requestBody) fill(x *exchange, r *http.Request, encoding string, limit 
 	if err := b.reserve(size); err != nil {
 		return err
 	}
-	src, done, err := expand(plain, encoding)
+	src, done, err := b.api.pools.expand(plain, encoding)
 	if err == nil {
 		err = b.readAll(src, limit)
 		done()
@@ -181,27 +178,18 @@ func contentEncoding(r *http.Request) (string, error) {
 	}
 }
 
-// gzipPool and zstdPool hold idle decoders, which are expensive to make.
-var (
-	gzipPool sync.Pool
-	zstdPool sync.Pool
-)
-
 // expand returns the plain form of src. done must be called after the last read.
-func expand(src io.Reader, encoding string) (plain io.Reader, done func(), err error) {
+func (ps *pools) expand(src io.Reader, encoding string) (plain io.Reader, done func(), err error) {
 	switch encoding {
 	case "gzip":
-		z, _ := gzipPool.Get().(*gzip.Reader)
-		if z == nil {
-			z = new(gzip.Reader)
-		}
+		z := borrow[gzip.Reader](&ps.gzip)
 		if err := z.Reset(src); err != nil {
-			gzipPool.Put(z)
+			ps.gzip.Put(z)
 			return nil, nil, err
 		}
-		return z, func() { gzipPool.Put(z) }, nil
+		return z, func() { ps.gzip.Put(z) }, nil
 	case "zstd":
-		z, _ := zstdPool.Get().(*zstd.Decoder)
+		z, _ := ps.zstd.Get().(*zstd.Decoder)
 		if z == nil {
 			z, err = zstd.NewReader(nil, zstd.WithDecoderConcurrency(1), zstd.WithDecoderLowmem(true), zstd.WithDecoderMaxWindow(maxZstdWindow))
 			if err != nil {
@@ -214,7 +202,7 @@ func expand(src io.Reader, encoding string) (plain io.Reader, done func(), err e
 		}
 		return z, func() {
 			if z.Reset(nil) == nil { // lets go of src
-				zstdPool.Put(z)
+				ps.zstd.Put(z)
 			}
 		}, nil
 	}

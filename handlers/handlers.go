@@ -82,6 +82,7 @@ type api struct {
 	cfg      Config
 	mux      http.Handler
 	patience time.Duration // with slow request bodies
+	pools    pools
 	metrics  *metrics
 	// The pages and the written contract, as they are sent.
 	document      *staticFile

@@ -3,7 +3,6 @@ package handlers
 import (
 	"encoding/base64"
 	"fmt"
-	"math"
 	"net/http"
 	"net/url"
 	"slices"
@@ -270,47 +269,6 @@ func parseBase64(dst, text []byte) ([]byte, bool) {
 	}
 	out, err := base64.StdEncoding.Strict().AppendDecode(dst, text)
 	return out, err == nil
-}
-
-// nearest finds the known name that a typo most probably meant.
-func nearest(name string, known []string) string {
-	best, bestDistance := "", math.MaxInt
-	for _, k := range known {
-		if d := editDistance(strings.ToLower(name), k); d < bestDistance {
-			best, bestDistance = k, d
-		}
-	}
-	if bestDistance > 1+len(best)/3 {
-		return ""
-	}
-	return best
-}
-
-// maxTypoBytes keeps the distance of absurdly long names from costing anything.
-const maxTypoBytes = 40
-
-// editDistance is Levenshtein's, in bytes.
-func editDistance(a, b string) int {
-	if len(a) > maxTypoBytes || len(b) > maxTypoBytes {
-		return math.MaxInt
-	}
-	var row [maxTypoBytes + 1]int
-	for j := range len(b) + 1 {
-		row[j] = j
-	}
-	for i := range len(a) {
-		diagonal := row[0]
-		row[0] = i + 1
-		for j := range len(b) {
-			cost := diagonal
-			if a[i] != b[j] {
-				cost++
-			}
-			diagonal = row[j+1]
-			row[j+1] = min(cost, row[j]+1, row[j+1]+1)
-		}
-	}
-	return row[len(b)]
 }
 
 // shownBare is a name cut to a bounded length, without quotes.

@@ -6,7 +6,6 @@ import (
 	"io"
 	"strconv"
 	"strings"
-	"sync"
 
 	"github.com/go-json-experiment/json/jsontext"
 
@@ -20,7 +19,7 @@ import (
 // noted as a fault and the parse goes on, so that the client sees every fault.
 type recordParser struct {
 	*plan
-	dec     *jsontext.Decoder
+	dec     jsontext.Decoder
 	src     bytes.Buffer // what dec reads: the body itself, not a copy
 	body    []byte
 	lines   bool // NDJSON: faults name lines
@@ -30,10 +29,8 @@ type recordParser struct {
 	rec     storage.Record
 }
 
-var parserPool = sync.Pool{New: func() any { return &recordParser{dec: new(jsontext.Decoder)} }}
-
 func newRecordParser(p *plan, body []byte) *recordParser {
-	rp := parserPool.Get().(*recordParser)
+	rp := borrow[recordParser](&p.pools.parsers)
 	rp.plan, rp.body = p, body
 	rp.src = *bytes.NewBuffer(body)
 	rp.dec.Reset(&rp.src)
@@ -47,8 +44,9 @@ func (rp *recordParser) release() {
 	if cap(rp.scratch) > maxPooledBody {
 		rp.scratch = nil
 	}
-	*rp = recordParser{dec: rp.dec, scratch: rp.scratch[:0], headers: rp.headers[:0]}
-	parserPool.Put(rp)
+	ps := rp.pools
+	rp.plan, rp.body, rp.lines, rp.line, rp.rec = nil, nil, false, 0, storage.Record{}
+	ps.parsers.Put(rp)
 }
 
 // parseBatchBody reads {"records":[…]}.

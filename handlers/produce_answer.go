@@ -3,20 +3,12 @@ package handlers
 import (
 	"net/http"
 	"strconv"
-	"sync"
 
 	"highwater/replication"
 )
 
-// answerPool holds buffers for answers that are appended by hand.
-var answerPool = sync.Pool{New: func() any { b := make([]byte, 0, 4<<10); return &b }}
-
-const (
-	// maxPooledAnswer: larger buffers go back to the garbage collector.
-	maxPooledAnswer = 1 << 20
-	// flushAnswer is the size at which a part of a long answer is sent.
-	flushAnswer = 256 << 10
-)
+// flushAnswer is the size in bytes at which a part of a long answer is sent.
+const flushAnswer = 256 << 10
 
 // answerProduce says what became of the records: 200, 202 for acks=0, 207 when
 // some failed, the reason's own status when all did.
@@ -47,8 +39,7 @@ func (a *api) answerProduce(w http.ResponseWriter, r *http.Request, p *produceRe
 			h["Highwater-Leader"] = []string{url}
 		}
 	}
-	pooled := answerPool.Get().(*[]byte)
-	out := append((*pooled)[:0], '{')
+	out := append(a.buffers.get(), '{')
 	started := false
 	if !p.summary || failures != nil {
 		out = append(out, `"offsets":[`...)
@@ -78,10 +69,7 @@ func (a *api) answerProduce(w http.ResponseWriter, r *http.Request, p *produceRe
 		w.WriteHeader(status)
 	}
 	_, err := w.Write(out)
-	if cap(out) <= maxPooledAnswer {
-		*pooled = out
-		answerPool.Put(pooled)
-	}
+	a.buffers.put(out)
 	return err
 }
 

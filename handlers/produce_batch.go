@@ -108,7 +108,7 @@ func (a *api) produceBatch(w http.ResponseWriter, r *http.Request, known []strin
 	if err != nil {
 		return err
 	}
-	plan := newPlan(&p.rules, len(body.data))
+	plan := a.pools.newPlan(&p.rules, len(body.data))
 	defer plan.release()
 	err = parseBody(plan, body.data, media)
 	body.release() // the batches hold copies

@@ -26,11 +26,12 @@ func BenchmarkParse(b *testing.B) {
 		for _, n := range []int{1, 100, 10_000} {
 			body := []byte(shape.open + strings.Repeat(shape.record+shape.between, n-1) + shape.record + shape.end)
 			b.Run(fmt.Sprintf("%s/%d", shape.name, n), func(b *testing.B) {
+				ps := new(pools)
 				rules := produceRules{topic: "t", partitions: 1, fixed: anyPartition, maxRecordBytes: 1 << 20, value: formatJSON}
 				b.SetBytes(int64(len(body)))
 				b.ReportAllocs()
 				for b.Loop() {
-					p := newPlan(&rules, len(body))
+					p := ps.newPlan(&rules, len(body))
 					must(b, parseBody(p, body, shape.media))
 					if _, err := p.requests(nil); err != nil {
 						b.Fatal(err)

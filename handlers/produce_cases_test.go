@@ -284,7 +284,7 @@ func answerTo(t *testing.T, results []replication.AppendResult) answer {
 	t.Helper()
 	a := newAPI(Config{Logger: zerolog.Nop()})
 	rules := produceRules{topic: "t", partitions: 3, fixed: anyPartition, maxRecordBytes: 1000, value: formatJSON}
-	p := newPlan(&rules, 100)
+	p := new(pools).newPlan(&rules, 100)
 	defer p.release()
 	must(t, parseBatchBody(p, []byte(`{"records":[{"value":1,"partition":0},{"value":2,"partition":2},{"value":3,"partition":1},{"value":4,"partition":0},{"value":5,"partition":2},{"value":6,"partition":0}]}`)))
 	w := httptest.NewRecorder()

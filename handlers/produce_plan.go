@@ -3,7 +3,6 @@ package handlers
 import (
 	"fmt"
 	"strconv"
-	"sync"
 
 	"highwater/replication"
 	"highwater/storage"
@@ -20,6 +19,7 @@ const (
 // touches. Nothing of it is visible before the whole request is found good.
 type plan struct {
 	produceRules
+	pools *pools
 	parts []partPlan
 	// place maps a partition to its index in parts plus one.
 	place  []int32
@@ -45,12 +45,10 @@ type partPlan struct {
 	records   int32
 }
 
-// planPool keeps plans with their slices; it is a cache, not state.
-var planPool = sync.Pool{New: func() any { return new(plan) }}
-
-func newPlan(rules *produceRules, bodyBytes int) *plan {
-	p := planPool.Get().(*plan)
-	p.produceRules = *rules
+// newPlan is an empty plan for a body of about that many bytes.
+func (ps *pools) newPlan(rules *produceRules, bodyBytes int) *plan {
+	p := borrow[plan](&ps.plans)
+	p.produceRules, p.pools = *rules, ps
 	if cap(p.place) < int(rules.partitions) {
 		p.place = make([]int32, rules.partitions)
 	}
@@ -77,7 +75,7 @@ func (p *plan) release() {
 	}
 	p.slots = p.slots[:0]
 	p.count, p.faults, p.faultCount = 0, nil, 0
-	planPool.Put(p)
+	p.pools.plans.Put(p)
 }
 
 // room is a buffer for a partition's next batch: a record takes about as much in

@@ -117,7 +117,7 @@ func (a *api) produceRaw(w http.ResponseWriter, r *http.Request, known []string)
 	if err != nil {
 		return err
 	}
-	plan := newPlan(&p.rules, len(body.data))
+	plan := a.pools.newPlan(&p.rules, len(body.data))
 	defer plan.release()
 	err = plan.addRaw(&rec, body.data, named, id)
 	body.release()

@@ -179,7 +179,7 @@ func planOf(t testing.TB, query, media string) *plan {
 	rules.key, rules.value = mediaFormats(media)
 	rules.key, rules.value = q.payloadParam("key_format", rules.key), q.payloadParam("value_format", rules.value)
 	must(t, q.err())
-	return newPlan(&rules, 1024)
+	return new(pools).newPlan(&rules, 1024)
 }
 
 // plannedRecords decodes what the plan would append.
