@@ -133,15 +133,18 @@ func (l *Log) Write(s Staged) error {
 	return r.outcome(s)
 }
 
-// releaseWriter gives the writer's role to maintenance that waits, or else to a
-// goroutine that writes what was staged meanwhile, or else to nobody.
+// releaseWriter gives the writer's role to maintenance that waits, or to a
+// goroutine that writes what was staged meanwhile, in turn, or else to nobody.
 func (l *Log) releaseWriter() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	maintained := l.maintained
+	l.maintained = false
 	switch {
-	case l.writer.pass():
-	case l.round != nil:
+	case l.round != nil && (maintained || len(l.writer.waiting) == 0):
 		l.bg.Go(l.drain)
+	case l.writer.pass():
+		l.maintained = true
 	default:
 		l.writer.held = false
 		l.trimStaged()

@@ -137,9 +137,14 @@ func (c *handles) release(h *handle) {
 
 // retire closes the segment's file as soon as nobody uses it: the segment was
 // removed, or its log is closed.
-func (c *handles) retire(s *segment) {
+func (c *handles) retire(s *segment) { c.drop(s, true) }
+
+// rest closes the segment's file if nobody uses it.
+func (c *handles) rest(s *segment) { c.drop(s, false) }
+
+func (c *handles) drop(s *segment, gone bool) {
 	c.mu.Lock()
-	s.gone = true
+	s.gone = s.gone || gone
 	h := s.handle
 	if h != nil && h.users == 0 {
 		c.unlink(h)

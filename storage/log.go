@@ -40,7 +40,7 @@ type LogConfig struct {
 //     is free takes it, writes all that is staged and, when more came meanwhile,
 //     leaves the role to a goroutine of its own that goes on until nothing is
 //     staged; nobody writes for others longer than one round. Maintenance (Retain,
-//     AdvanceStart, TruncateTo, close) queues for the role and goes first.
+//     AdvanceStart, TruncateTo, close) queues for the role, and takes turns with the rounds.
 //
 //   - The syncer alone fsyncs the active segment and moves the durable end, in the
 //     same pattern: one fsync covers all that was written before it began, and who
@@ -54,6 +54,9 @@ type LogConfig struct {
 // Readers hold neither: they look up segment and size under Log.mu and read below
 // that size, where bytes never change except by TruncateTo (see Log.cuts). The
 // goroutines that a log starts are in bg, and close waits for them.
+//
+// onDurable is called by whoever moved the durable end, as the syncer or writer
+// still: it must not wait for anything of this log.
 //
 // Order of locks in this package: Store.mu → Log.mu; handles.mu and the index's
 // are leaves and never taken under Log.mu.
@@ -79,6 +82,7 @@ type Log struct {
 
 	// Appending, see append.go.
 	writer      role
+	maintained  bool // the writer's role was last given to maintenance
 	staged      []group
 	spare       []group // the other one of two buffers for staged
 	round       *round  // that will write what is staged; nil when nothing is

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"sync"
 	"testing"
 	"time"
 
@@ -255,5 +256,93 @@ func TestLogAppendTimeNeverGoesBack(t *testing.T) { // D3
 	}
 	if o, found, err := l.OffsetForTimestamp(5001, 6); o != 4 || !found || err != nil {
 		t.Fatalf("offset at 5001: %d %v %v", o, found, err)
+	}
+}
+
+// TestEverythingAtOnce lets appends, reads, retention and the end of the log meet.
+func TestEverythingAtOnce(t *testing.T) {
+	s := openTestStore(t, t.TempDir())
+	l := openTestLog(t, s, LogConfig{SegmentBytes: 3000, RetentionBytes: 20_000})
+	const workers, each = 6, 40
+	var appends, others sync.WaitGroup
+	stop := make(chan struct{})
+	for w := range workers {
+		appends.Go(func() {
+			for i := range each {
+				st, err := l.Stage([]Batch{makeBatch(t, CompressionNone, w*each+i, 2, 30, steady)}, 1)
+				switch {
+				case err != nil:
+				case i%2 == 0:
+					err = l.Sync(st)
+				default:
+					err = l.Write(st)
+					l.SyncSoon()
+				}
+				if err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	again := func(work func() error) {
+		others.Go(func() {
+			for {
+				select {
+				case <-stop:
+					return
+				default:
+				}
+				var outside *OffsetOutOfRangeError
+				if err := work(); err != nil && !errors.As(err, &outside) {
+					t.Error(err)
+					return
+				}
+			}
+		})
+	}
+	for range 2 {
+		offset := int64(0)
+		again(func() error {
+			offset = max(offset, l.StartOffset())
+			res, err := l.Read(offset, l.DurableEnd(), 2000, nil)
+			for data := res.Data; err == nil && len(data) > 0; {
+				var b Batch
+				if b, data, err = ParseBatch(data); err == nil {
+					offset = b.NextOffset()
+				}
+			}
+			return err
+		})
+	}
+	again(func() error { _, err := l.Retain(l.DurableEnd()); return err })
+	again(func() error { _, _, err := l.OffsetForTimestamp(steady(40), l.DurableEnd()); return err })
+	again(func() error { l.checkpoint(); return l.AdvanceStart(l.StartOffset()) })
+	appends.Wait()
+	close(stop)
+	others.Wait()
+	if l.StagedEnd() != workers*each*2 {
+		t.Fatalf("log ends at %d", l.StagedEnd())
+	}
+	readAll(t, l, l.StartOffset(), 5000)
+	others.Go(func() { _ = l.AdvanceStart(l.WrittenEnd()) }) // may find the log closed
+	must(t, s.Close())
+	others.Wait()
+	if _, err := l.Retain(0); !errors.Is(err, ErrClosed) {
+		t.Fatalf("retain after close: %v", err)
+	}
+}
+
+// TestDiscardReleasesWaiters: whoever waits for a log that is deleted hears of it.
+func TestDiscardReleasesWaiters(t *testing.T) {
+	s := newMemStore(t, LogConfig{})
+	s.batches(1, 1)
+	st, err := s.log.Stage([]Batch{makeBatch(t, CompressionNone, 1, 1, 5, steady)}, 1)
+	must(t, err)
+	s.log.discard()
+	if err := s.log.Sync(st); !errors.Is(err, ErrClosed) {
+		t.Fatalf("sync: %v", err)
+	}
+	if err := s.log.Write(st); !errors.Is(err, ErrClosed) {
+		t.Fatalf("write: %v", err)
 	}
 }

@@ -388,6 +388,9 @@ func (r *recovery) finish() error {
 	if changed {
 		l.disk.index.update(l.id, l.describe)
 	}
+	for _, s := range l.segments {
+		l.disk.files.rest(s)
+	}
 	return nil
 }
 

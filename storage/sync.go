@@ -252,8 +252,8 @@ func (l *Log) discard() {
 	}
 }
 
-// stop takes all roles for ever, does last, and lets the files go. The log is
-// closed.
+// stop takes all roles, does last, and lets the files go. The log is closed: who
+// gets a role after this finds that out.
 func (l *Log) stop(last func()) {
 	l.take(&l.remover)
 	l.take(&l.writer)
@@ -261,7 +261,7 @@ func (l *Log) stop(last func()) {
 	last()
 	l.bg.Wait()
 	l.mu.Lock()
-	l.gone = true
+	l.gone, l.wantSync = true, false
 	l.dropStaged(ErrClosed)
 	l.wakeSynced()
 	segments := l.segments
@@ -279,4 +279,7 @@ func (l *Log) stop(last func()) {
 	for _, s := range segments {
 		l.disk.files.retire(s)
 	}
+	l.releaseSyncer()
+	l.releaseWriter()
+	l.releaseRemover()
 }
