@@ -7,8 +7,8 @@ import (
 // Numbers as parameters spell them: no sign, no leading zero.
 const (
 	offsetPattern = `(0|[1-9][0-9]{0,18})`
-	instantDigits = `(0|[1-9][0-9]{0,13}|[12][0-9]{14})` // to the end of the year 9999
-	rfc3339       = `[0-9]{4}-(0[1-9]|1[0-2])-(0[1-9]|[12][0-9]|3[01])T([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9](\.[0-9]{1,9})?(Z|[+-]([01][0-9]|2[0-3]):[0-5][0-9])`
+	instantDigits = `(0|[1-9][0-9]{0,13}|1[0-9]{14}|2[0-4][0-9]{13}|25[0-2][0-9]{12}|253[0-3][0-9]{11}|253402300799999)` // to the end of the year 9999
+	rfc3339       = `(19[7-9][0-9]|[2-9][0-9]{3})-(0[1-9]|1[0-2])-(0[1-9]|[12][0-9]|3[01])T([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9](\.[0-9]{1,9})?(Z|[+-]([01][0-9]|2[0-3]):[0-5][0-9])`
 	relativeTime  = `-[0-9]{1,6}(ms|s|m|h)`
 	position      = `(0|[1-9][0-9]{0,8}):` + offsetPattern
 )
@@ -29,7 +29,7 @@ func patternOf(parameter, operation string) string {
 		}
 	case "before_offset":
 		return `^(` + offsetPattern + `|high_watermark)$`
-	case "position", "Last-Event-ID":
+	case "position":
 		return `^` + position + `(,` + position + `)*$`
 	}
 	return ""
