@@ -38,6 +38,7 @@ func listing(t *testing.T, dir string) string {
 // TestH45_SecondProcessOnTheSameDataFolder: the second one ends by itself and
 // names the lock; the first one's files are as they were, also by a symlink.
 func TestH45_SecondProcessOnTheSameDataFolder(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	b := start(t, dir)
 	c := newClient(t, b.url)
@@ -62,6 +63,7 @@ func TestH45_SecondProcessOnTheSameDataFolder(t *testing.T) {
 }
 
 func TestPortInUse(t *testing.T) {
+	t.Parallel()
 	taken, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -78,6 +80,7 @@ func TestPortInUse(t *testing.T) {
 }
 
 func TestBadSettingsEndAtOnce(t *testing.T) {
+	t.Parallel()
 	yaml := filepath.Join(t.TempDir(), "hw.yaml")
 	if err := os.WriteFile(yaml, []byte("data-dir: /nowhere\nlisten [\n"), 0o600); err != nil {
 		t.Fatal(err)
@@ -102,6 +105,7 @@ func TestBadSettingsEndAtOnce(t *testing.T) {
 // TestDataDirThatCannotBeWritten: as a user without rights, in a read-only place,
 // and where a file stands in the way.
 func TestDataDirThatCannotBeWritten(t *testing.T) {
+	t.Parallel()
 	file := filepath.Join(t.TempDir(), "file")
 	if err := os.WriteFile(file, nil, 0o600); err != nil {
 		t.Fatal(err)
@@ -133,6 +137,7 @@ func TestDataDirThatCannotBeWritten(t *testing.T) {
 // is refused with 507 before it is full, reads go on, and after space was made
 // produce works again.
 func TestF46_FullDisk(t *testing.T) {
+	t.Parallel()
 	if os.Geteuid() != 0 {
 		t.Skip("mounting a small file system needs root")
 	}
@@ -200,6 +205,7 @@ func TestF46_FullDisk(t *testing.T) {
 // process ends by itself, not with 0, and says why in one line; what it had
 // acknowledged before is still what the file holds.
 func TestS4_FailedDiskStopsTheBroker(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	b := start(t, dir)
 	c := newClient(t, b.url)

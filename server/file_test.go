@@ -54,6 +54,7 @@ func eventLine(w io.Writer, r *stored) error {
 // `curl -N`, and posts what came out once more: each time the bytes are the
 // file's. HIGHWATER_FILE_MB sets its size.
 func TestNDJSONFile(t *testing.T) {
+	t.Parallel()
 	size := number(t, "HIGHWATER_FILE_MB", 6) * 1e6
 	path, lines, sum := events(t, size)
 	b := start(t, t.TempDir())

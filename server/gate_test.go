@@ -9,6 +9,7 @@ import (
 
 // TestGate: a starting broker is alive, not ready, and says to come back.
 func TestGate(t *testing.T) {
+	t.Parallel()
 	g := newGate()
 	call := func(path string) *httptest.ResponseRecorder {
 		w := httptest.NewRecorder()
@@ -48,6 +49,7 @@ func TestGate(t *testing.T) {
 // TestGateStaysDraining: a signal during the start must not be undone by the
 // start's own end.
 func TestGateStaysDraining(t *testing.T) {
+	t.Parallel()
 	g := newGate()
 	g.drain()
 	g.open(http.NotFoundHandler())

@@ -6,8 +6,6 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/rs/zerolog"
 )
 
@@ -69,13 +67,4 @@ func (p *process) shutdownHTTP(ctx context.Context) {
 		p.log.Debug().Int("connections", n).Msg("closed connections that were left")
 	}
 	<-ended // a stream without its connection can't go on
-}
-
-// newMetrics makes this broker's registry; the rooms add theirs.
-func newMetrics() *prometheus.Registry {
-	r := prometheus.NewRegistry()
-	build := prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "highwater_build_info", Help: "Always 1; the label is the version."}, []string{"version"})
-	build.WithLabelValues(version).Set(1)
-	r.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), build)
-	return r
 }

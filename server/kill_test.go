@@ -16,6 +16,7 @@ import (
 //
 // HIGHWATER_KILL_ROUNDS sets the number of rounds, HIGHWATER_KILL_SEED the seed.
 func TestKillMinus9Loop(t *testing.T) {
+	t.Parallel()
 	rounds := number(t, "HIGHWATER_KILL_ROUNDS", 10)
 	seed := uint64(number(t, "HIGHWATER_KILL_SEED", int(time.Now().UnixNano()%1e9)+1))
 	t.Logf("HIGHWATER_KILL_SEED=%d HIGHWATER_KILL_ROUNDS=%d", seed, rounds)

@@ -9,7 +9,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
 	"github.com/rs/zerolog"
 	"golang.org/x/sync/errgroup"
 
@@ -23,7 +22,7 @@ import (
 type process struct {
 	cfg     *config
 	log     zerolog.Logger
-	metrics *prometheus.Registry
+	metrics *metrics
 
 	url      string
 	listener *listener
@@ -54,7 +53,7 @@ func (p *process) start(ctx, loopsCtx context.Context, loops *errgroup.Group) (e
 	if err != nil {
 		return err
 	}
-	if p.listener, err = listen(ctx, p.cfg.Listen, connections); err != nil {
+	if p.listener, err = listen(ctx, p.cfg.Listen, connections, p.metrics); err != nil {
 		return err
 	}
 	if p.url = p.cfg.AdvertiseURL; p.url == "" {
@@ -89,7 +88,7 @@ func (p *process) start(ctx, loopsCtx context.Context, loops *errgroup.Group) (e
 	if err := p.broker.Start(ctx); err != nil {
 		return err
 	}
-	if err := p.metrics.Register(p.broker.Collector()); err != nil {
+	if err := p.metrics.registry.Register(p.broker.Collector()); err != nil {
 		return err
 	}
 	loops.Go(func() error { return p.broker.Run(loopsCtx) })
@@ -172,7 +171,7 @@ func (p *process) openStore(idleFiles int) (*storage.Store, error) {
 		return nil, fmt.Errorf("--data-dir %s: %w", p.cfg.DataDir, err)
 	}
 	figures.store = store
-	return store, p.metrics.Register(figures)
+	return store, p.metrics.registry.Register(figures)
 }
 
 func (p *process) replicationConfig() replication.Config {
@@ -186,7 +185,7 @@ func (p *process) replicationConfig() replication.Config {
 }
 
 func (p *process) handlersConfig() handlers.Config {
-	return handlers.Config{Broker: p.broker, Logger: p.log, Metrics: p.metrics, Version: version, AdvertiseURL: p.url,
+	return handlers.Config{Broker: p.broker, Logger: p.log, Metrics: p.metrics.registry, Version: version, AdvertiseURL: p.url,
 		DefaultAcks: replication.Acks(p.cfg.DefaultAcks), MaxRequestBytes: int64(p.cfg.MaxRequest),
 		Now: time.Now, Draining: p.draining, Streams: &p.streams, Ready: p.gate.ready}
 }

@@ -44,6 +44,7 @@ func closed(t *testing.T, c net.Conn) string {
 // closed, oversized heads are refused, and meanwhile a producer and an idle tail
 // are not disturbed. Slow bodies are the handlers' own: their test is there.
 func TestH17_SlowHeadersAndHugeHeaders(t *testing.T) {
+	t.Parallel()
 	const slow = 100
 	b := start(t, t.TempDir(), "--read-header-timeout=1s")
 	c := newClient(t, b.url)
@@ -102,6 +103,7 @@ func TestH17_SlowHeadersAndHugeHeaders(t *testing.T) {
 // told 503 or closed, those that are in work on, nothing is lost, and places that
 // become free are used again.
 func TestF50_FewDescriptors(t *testing.T) {
+	t.Parallel()
 	const limit, many = 160, 300
 	dir := t.TempDir()
 	b := launchCommand(t, exec.Command("sh", "-c", fmt.Sprintf(`ulimit -n %d && exec "$0" "$@"`, limit), os.Getenv(envBinary),

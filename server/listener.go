@@ -11,6 +11,8 @@ import (
 	"sync/atomic"
 	"syscall"
 	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
 )
 
 const (
@@ -38,10 +40,11 @@ const rawRefusal = "HTTP/1.1 503 Service Unavailable\r\nContent-Type: applicatio
 // know nothing.
 type listener struct {
 	*net.TCPListener
-	most    int
-	refused func() // called once for each refused connection
+	most int
 
 	open     atomic.Int64 // connections handed out and not yet closed
+	gauge    prometheus.Gauge
+	refusals prometheus.Counter
 	refusing sync.WaitGroup
 	slots    chan struct{} // one token for each refusal under way
 
@@ -69,8 +72,9 @@ func shareDescriptors(wanted int) (connections, idleFiles int, err error) {
 	return connections, min(max((limit-connections)/3, 4), maxIdleFiles), nil
 }
 
-// listen binds address.
-func listen(ctx context.Context, address string, most int) (*listener, error) {
+// listen binds address. The metrics are told of connections that are open and of
+// those that were refused.
+func listen(ctx context.Context, address string, most int, m *metrics) (*listener, error) {
 	lc := net.ListenConfig{KeepAliveConfig: net.KeepAliveConfig{
 		Enable: true, Idle: keepAliveIdle, Interval: keepAliveInterval, Count: keepAliveCount}}
 	l, err := lc.Listen(ctx, "tcp", address)
@@ -80,7 +84,7 @@ func listen(ctx context.Context, address string, most int) (*listener, error) {
 		}
 		return nil, fmt.Errorf("--listen %s: %w", address, err)
 	}
-	return &listener{TCPListener: l.(*net.TCPListener), most: most, slots: make(chan struct{}, maxRefusals), conns: map[*conn]struct{}{}}, nil
+	return &listener{TCPListener: l.(*net.TCPListener), most: most, gauge: m.connections, refusals: m.refused, slots: make(chan struct{}, maxRefusals), conns: map[*conn]struct{}{}}, nil
 }
 
 // Accept waits for the next connection that may stay.
@@ -95,6 +99,7 @@ func (l *listener) Accept() (net.Conn, error) {
 			l.mu.Lock()
 			l.conns[c] = struct{}{}
 			l.mu.Unlock()
+			l.gauge.Inc()
 			return c, nil
 		}
 		l.open.Add(-1)
@@ -104,9 +109,7 @@ func (l *listener) Accept() (net.Conn, error) {
 
 // refuse answers 503 without holding up Accept.
 func (l *listener) refuse(tcp *net.TCPConn) {
-	if l.refused != nil {
-		l.refused()
-	}
+	l.refusals.Inc()
 	select {
 	case l.slots <- struct{}{}:
 	default:
@@ -180,6 +183,7 @@ func (c *conn) Close() error {
 	err := c.TCPConn.Close()
 	c.once.Do(func() {
 		c.from.open.Add(-1)
+		c.from.gauge.Dec()
 		c.from.mu.Lock()
 		delete(c.from.conns, c)
 		c.from.mu.Unlock()

@@ -12,10 +12,11 @@ import (
 // TestH36_AdvertisedURLIsTheBoundAddress: the URL has the real port and works as
 // it is, on IPv4, on IPv6 and on all addresses.
 func TestH36_AdvertisedURLIsTheBoundAddress(t *testing.T) {
+	t.Parallel()
 	for address, prefix := range map[string]string{
 		"127.0.0.1:0": "http://127.0.0.1:", "[::1]:0": "http://[::1]:", "localhost:0": "http://", "0.0.0.0:0": "http://", ":0": "http://",
 	} {
-		l, err := listen(t.Context(), address, 10)
+		l, err := listen(t.Context(), address, 10, newMetrics())
 		if err != nil {
 			if address == "[::1]:0" {
 				t.Log("no IPv6 here: ", err)
@@ -40,8 +41,9 @@ func TestH36_AdvertisedURLIsTheBoundAddress(t *testing.T) {
 // TestListenerRefusesInWords: above the limit a client reads a 503, and a place
 // that becomes free is given out again.
 func TestListenerRefusesInWords(t *testing.T) {
+	t.Parallel()
 	const most = 3
-	l, err := listen(t.Context(), "127.0.0.1:0", most)
+	l, err := listen(t.Context(), "127.0.0.1:0", most, newMetrics())
 	if err != nil {
 		t.Fatal(err)
 	}

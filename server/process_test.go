@@ -18,7 +18,7 @@ import (
 
 // patience is how long a test waits for a process before it calls it hung. It
 // is no measure of speed: this machine may be busy.
-const patience = 60 * time.Second
+const patience = 2 * time.Minute
 
 // process under test: one real broker.
 type brokerProcess struct {

@@ -52,6 +52,7 @@ func blocks(t *testing.T, path string) []block {
 // "sh tail" never ends by itself and must print something; "sh test" is what
 // .ci/run runs; a number behind sh is an error status that the block shows.
 func TestREADME(t *testing.T) {
+	t.Parallel()
 	for _, tool := range []string{"bash", "curl"} {
 		if _, err := exec.LookPath(tool); err != nil {
 			t.Skipf("the README's commands need %s", tool)

@@ -49,6 +49,7 @@ func hold(t *testing.T, c *client, path, accept string) (sent <-chan struct{}, d
 // answered, the producer's acknowledged records are there afterwards, a second
 // SIGTERM changes nothing and the exit code is 0.
 func TestH56_SigtermWithStreamsAndLongPollsOpen(t *testing.T) {
+	t.Parallel()
 	const streams, polls, perSecond = 50, 50, 50
 	dir := t.TempDir()
 	b := start(t, dir)
@@ -117,6 +118,7 @@ func TestH56_SigtermWithStreamsAndLongPollsOpen(t *testing.T) {
 // Each request that the broker took is answered: what was answered with 200 is
 // stored, what is stored was answered.
 func TestH57_RequestsInFlightAtShutdown(t *testing.T) {
+	t.Parallel()
 	rounds := number(t, "HIGHWATER_TERM_ROUNDS", 8)
 	dir := t.TempDir()
 	f := newFleet(t, 16, []string{"ledger"}, 4, "-1")
@@ -146,6 +148,7 @@ func TestH57_RequestsInFlightAtShutdown(t *testing.T) {
 // TestReadyzTellsOfTheDrain: while an answer is still being awaited the port is
 // open for a moment and says that the broker goes.
 func TestReadyzTellsOfTheDrain(t *testing.T) {
+	t.Parallel()
 	b := start(t, t.TempDir())
 	c := newClient(t, b.url)
 	c.must(t, 200, "GET", "/readyz", "", "")
@@ -184,6 +187,7 @@ func readLines(r io.Reader, prefix string, n int) ([]string, error) {
 // TestSigtermWhileStarting: told to stop before it serves, the broker still ends
 // with exit code 0, at whatever moment the signal comes.
 func TestSigtermWhileStarting(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	for range 10 {
 		b := launch(t, dir)
