@@ -10,6 +10,7 @@ import (
 
 	"github.com/rs/zerolog"
 	"go.etcd.io/bbolt"
+	bolterrors "go.etcd.io/bbolt/errors"
 )
 
 const (
@@ -123,7 +124,7 @@ func openBolt(path string) (db *bbolt.DB, err error) {
 		}
 	}()
 	db, err = bbolt.Open(path, 0o640, indexOptions())
-	if errors.Is(err, bbolt.ErrTimeout) {
+	if errors.Is(err, bolterrors.ErrTimeout) {
 		return nil, fmt.Errorf("storage: %s is locked by another program", path)
 	}
 	if err != nil {
@@ -139,7 +140,7 @@ func compactIndex(dir string) error {
 	if err != nil {
 		return err
 	}
-	defer old.Close()
+	defer func() { _ = old.Close() }() // nothing was written to it
 	compact, err := openBolt(filepath.Join(dir, indexTempName))
 	if err != nil {
 		return err

@@ -7,6 +7,7 @@ import (
 	"runtime/debug"
 
 	"go.etcd.io/bbolt"
+	bolterrors "go.etcd.io/bbolt/errors"
 )
 
 // A read transaction pins pages and holds up the growth of the file, so each
@@ -102,7 +103,7 @@ func (ix *index) view(read func(*bbolt.Tx) error) {
 		}()
 		err = ix.db.View(read)
 	}()
-	if err != nil && !errors.Is(err, bbolt.ErrDatabaseNotOpen) {
+	if err != nil && !errors.Is(err, bolterrors.ErrDatabaseNotOpen) {
 		ix.damaged.Do(func() { ix.log.Warn().Err(err).Msg("index entry unreadable, using segments instead") })
 	}
 }

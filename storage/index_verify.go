@@ -82,7 +82,7 @@ func walkIndexFile(path string, keep func(bucket, key, value []byte) error) (ind
 	if err != nil {
 		return indexFacts{}, fmt.Errorf("storage: %w", err)
 	}
-	defer f.Close()
+	defer func() { _ = f.Close() }() // it was only read
 	info, err := f.Stat()
 	if err != nil {
 		return indexFacts{}, fmt.Errorf("storage: %w", err)
