@@ -39,12 +39,11 @@ type client struct {
 
 // conn is one connection; it has at most one request on its way.
 type conn struct {
-	index   int
-	fd      int
-	unsent  []byte // rest of a request that the socket buffer had no room for
-	answer  response
-	sentAt  time.Duration // since client.begun; in an open loop the intended time
-	request int           // the caller's number of the request on its way
+	index  int
+	fd     int
+	unsent []byte // rest of a request that the socket buffer had no room for
+	answer response
+	sentAt time.Duration // since client.begun; in an open loop the intended time
 }
 
 // dial opens n connections to addr.

@@ -134,13 +134,14 @@ func (ref *reference) serveRaw(l net.Listener) {
 		}
 		go func() {
 			defer func() { _ = c.Close() }()
-			if err := ref.rawLoop(c); err != nil && !errors.Is(err, io.EOF) {
+			if err := ref.rawLoop(c); !errors.Is(err, io.EOF) {
 				fmt.Fprintln(os.Stderr, "raw side:", err)
 			}
 		}()
 	}
 }
 
+// rawLoop serves one connection until it ends, which is io.EOF.
 func (ref *reference) rawLoop(c net.Conn) error {
 	in := make([]byte, 4096)
 	var out []byte
