@@ -130,11 +130,12 @@ func (l *Log) readSection(sec *section, offset, limit int64, maxBytes int, res *
 		}
 	}
 	sec.cursor = sec.skipDamage(sec.cursor)
-	page, atEnd, err := l.readPage(h.file, sec, maxBytes-len(res.Data), len(res.Data) == 0, res)
+	most, must := maxBytes-len(res.Data), len(res.Data) == 0
+	page, atEnd, err := l.readPage(h.file, sec, most, must, res)
 	if err != nil {
 		return offset, err
 	}
-	next, keep, err := checkPage(page, atEnd, offset, limit)
+	next, keep, err := checkPage(page, atEnd, offset, limit, most, must)
 	res.Data = res.Data[:len(res.Data)-len(page)+keep]
 	sec.cursor += int64(keep)
 	if err != nil && keep == 0 {
@@ -143,6 +144,10 @@ func (l *Log) readSection(sec *section, offset, limit int64, maxBytes int, res *
 	}
 	return next, nil
 }
+
+// smallPage is what is read at least: a second read costs more than some bytes that
+// nobody asked for.
+const smallPage = 4 << 10
 
 // readPage appends to res.Data the bytes from sec.cursor on: most of them, but a
 // whole batch at least if must is set. It returns what it appended, and whether
@@ -155,7 +160,11 @@ func (l *Log) readPage(f file, sec *section, most int, must bool, res *ReadResul
 		}
 	}
 	old, left := len(res.Data), end-sec.cursor
-	want := min(int64(max(most, BatchHeaderSize)), left)
+	least := BatchHeaderSize
+	if must {
+		least = smallPage
+	}
+	want := min(int64(max(most, least)), left)
 	if err := l.appendAt(f, sec.segment, sec.cursor, want, res); err != nil {
 		return nil, false, err
 	}
@@ -180,10 +189,10 @@ func (l *Log) appendAt(f file, s *segment, pos, n int64, res *ReadResult) error 
 }
 
 // checkPage checks whole batches at the begin of page, the first of which must
-// hold offset, up to limit. keep is their size, next the offset after them. The
-// error is about the batch at keep. A batch that passes the page is one, when
+// hold offset, up to limit and `most` bytes, but one at least if must is set. keep is their size,
+// next the offset after them. The error is about the batch at keep. A batch that passes the page is one, when
 // there is nothing behind the page.
-func checkPage(page []byte, atEnd bool, offset, limit int64) (next int64, keep int, err error) {
+func checkPage(page []byte, atEnd bool, offset, limit int64, most int, must bool) (next int64, keep int, err error) {
 	next = offset
 	for keep < len(page) && next < limit {
 		left := page[keep:]
@@ -192,6 +201,9 @@ func checkPage(page []byte, atEnd bool, offset, limit int64) (next int64, keep i
 		}
 		size, err := batchSize(left)
 		if err == nil && size > len(left) && !atEnd {
+			return next, keep, nil
+		}
+		if err == nil && keep+size > most && (keep > 0 || !must) {
 			return next, keep, nil
 		}
 		b, _, err := ParseBatch(left)
