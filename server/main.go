@@ -22,7 +22,13 @@ const (
 //
 //	@title					Highwater
 //	@version				1
-//	@description			An HTTP broker that keeps partitioned logs with Kafka's reliability model. Paths and field names are a superset of the Kafka REST v2 dialect.
+//	@description			Highwater keeps partitioned logs of records with Kafka's reliability model, and speaks HTTP. Paths and field names are a superset of the Kafka REST v2 dialect.
+//	@description
+//	@description			**Records.** In the native form (`application/json`) a key is a string and a value any JSON, stored as the very bytes that were sent: numbers keep their text. Bytes that are no JSON stand as `"value_encoding":"text"` or `"base64"`. What a fetch prints can be posted back. The dialect's media types (`application/vnd.kafka.json.v2+json`, `…binary…`, `…text…`) are taken and given as well. Request bodies may be `Content-Encoding: gzip` or `zstd`.
+//	@description
+//	@description			**Errors** have one body, `application/problem+json`, labelled with a dialect's media type when `Accept` names that. `fix` says what to do next; `outcome` says whether a write may have happened; the HTTP status is `error_code` divided by 100.
+//	@description
+//	@description			**Parameters** that a resource does not know are refused, so that a typo can not weaken a request. HEAD works wherever GET does; a path with a slash at its end is the same resource.
 //	@license.name			Apache-2.0
 //	@license.url			https://www.apache.org/licenses/LICENSE-2.0
 //	@BasePath				/

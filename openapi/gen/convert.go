@@ -16,6 +16,9 @@ import (
 // operation names.
 const schemasPath = "/-/schemas"
 
+// requestIDHeader is on every answer.
+const requestIDHeader = "X-Request-Id"
+
 const problemMedia = "application/problem+json"
 
 // convert makes the OpenAPI 3.0.3 document of a Swagger 2.0 one.
@@ -33,6 +36,10 @@ func convert(swagger []byte) (*openapi3.T, error) {
 	doc.Servers = openapi3.Servers{{URL: "/", Description: "The broker that serves this document."}}
 	doc.Paths.Delete(schemasPath)
 	doc.Components.RequestBodies = nil
+	doc.Components.Headers = openapi3.Headers{requestIDHeader: {Value: &openapi3.Header{Parameter: openapi3.Parameter{
+		Description: "The request's own `X-Request-Id`, or one that the broker chose; the broker's log has it.",
+		Schema:      openapi3.NewStringSchema().NewRef(),
+	}}}}
 	for path, item := range doc.Paths.Map() {
 		for method, op := range item.Operations() {
 			if err := finish(doc, op); err != nil {
@@ -100,6 +107,10 @@ func finish(doc *openapi3.T, op *openapi3.Operation) error {
 	splitErrorMedia(op)
 	for _, r := range op.Responses.Map() {
 		finishHeaders(r.Value)
+		if r.Value.Headers == nil {
+			r.Value.Headers = openapi3.Headers{}
+		}
+		r.Value.Headers[requestIDHeader] = &openapi3.HeaderRef{Ref: "#/components/headers/" + requestIDHeader}
 	}
 	return nil
 }
