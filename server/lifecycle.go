@@ -187,5 +187,14 @@ func (p *process) replicationConfig() replication.Config {
 func (p *process) handlersConfig() handlers.Config {
 	return handlers.Config{Broker: p.broker, Logger: p.log, Metrics: p.metrics.registry, Version: version, AdvertiseURL: p.url,
 		DefaultAcks: replication.Acks(p.cfg.DefaultAcks), MaxRequestBytes: int64(p.cfg.MaxRequest),
-		Now: time.Now, Draining: p.draining, Streams: &p.streams, Ready: p.gate.ready}
+		Now: time.Now, Draining: p.draining, Streams: &p.streams, Ready: p.ready}
+}
+
+// ready tells why this process doesn't serve in full: it starts or drains, or the
+// cluster has fenced it.
+func (p *process) ready() error {
+	if err := p.gate.ready(); err != nil {
+		return err
+	}
+	return p.broker.Ready()
 }
