@@ -98,8 +98,7 @@ func (p *process) stop() error {
 		return err
 	case <-time.After(stopLimit):
 		_ = p.cmd.Process.Kill()
-		_ = <-p.exited
-		return fmt.Errorf("pid %d did not end within %s of SIGTERM", p.pid(), stopLimit)
+		return errors.Join(fmt.Errorf("pid %d did not end within %s of SIGTERM", p.pid(), stopLimit), <-p.exited)
 	}
 }
 
