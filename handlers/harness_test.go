@@ -122,12 +122,20 @@ func (b *testBroker) start() {
 		b.opts.handlers(&cfg)
 	}
 	b.handler = New(cfg)
-	b.server = &http.Server{Handler: b.handler, ReadHeaderTimeout: 10 * time.Second, IdleTimeout: time.Minute, ErrorLog: nil}
+	b.server = &http.Server{Handler: b.handler, Protocols: bothProtocols(), ReadHeaderTimeout: 10 * time.Second, IdleTimeout: time.Minute, ErrorLog: nil}
 	if b.opts.server != nil {
 		b.opts.server(b.server)
 	}
 	b.stopped.Go(func() { _ = b.server.Serve(listener) })
 	b.client = &http.Client{Transport: &http.Transport{DisableCompression: true}, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+}
+
+// bothProtocols are HTTP/1.1 and HTTP/2 in clear text, as the real server speaks.
+func bothProtocols() *http.Protocols {
+	p := new(http.Protocols)
+	p.SetHTTP1(true)
+	p.SetUnencryptedHTTP2(true)
+	return p
 }
 
 // drain tells the broker that it is about to shut down.

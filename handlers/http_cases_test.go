@@ -359,3 +359,31 @@ func TestExpectContinueIsRefusedBeforeTheBody(t *testing.T) {
 		t.Errorf("after 100 Continue: %d", resp.StatusCode)
 	}
 }
+
+// Over HTTP/2 the refusal must come as a whole answer, not as a stream reset.
+func TestH22_OverHTTP2(t *testing.T) {
+	const limit = 64 << 10
+	b := startBroker(t, withHandlers(func(c *Config) { c.MaxRequestBytes = limit }))
+	b.topic("t", 1)
+	onlyHTTP2 := new(http.Protocols)
+	onlyHTTP2.SetUnencryptedHTTP2(true)
+	b.client.Transport = &http.Transport{Protocols: onlyHTTP2, DisableCompression: true}
+	b.post("/topics/t", batchOf("1")).want(200)
+	for _, n := range []int{limit + 1, 20 * limit} {
+		for _, path := range []string{"/topics/t", "/topics/nope"} {
+			for _, known := range []bool{true, false} {
+				r, err := http.NewRequest(http.MethodPost, b.url+path, bytes.NewReader(make([]byte, n)))
+				must(t, err)
+				if !known {
+					r.ContentLength, r.GetBody = -1, nil
+				}
+				a := b.send(r)
+				if want := map[string]int{"/topics/t": 413, "/topics/nope": 404}[path]; a.status != want || !strings.Contains(string(a.body), "error_code") {
+					t.Errorf("%s, %d bytes: %d %s", path, n, a.status, a.body)
+				}
+			}
+		}
+	}
+	b.post("/topics/t", batchOf("2")).want(200)
+	wantValues(t, b.values("t", 2), "1", "2")
+}

@@ -159,13 +159,16 @@ const (
 	// read away, so that a client that sends all before it reads gets to read the
 	// refusal (H22): 10 s.
 	lingerPart = 3
+	// lingerPartHTTP2 is the same for HTTP/2, whose clients read while they send
+	// but may wait for the stream's end: 0.3 s, for the answer to overtake a reset.
+	lingerPartHTTP2 = 100
 )
 
 // prepareRefusal decides what becomes of a request body that a refusal leaves
 // unread, all of it under a deadline: a body that never comes must not hold the
 // refusal back (H17). It reports whether lingerOnBody must follow the answer.
 func (a *api) prepareRefusal(x *exchange, r *http.Request, c code) bool {
-	if r.Body == nil || r.Body == http.NoBody || r.ProtoMajor > 1 || x.drained {
+	if r.Body == nil || r.Body == http.NoBody || x.drained {
 		return false
 	}
 	if !x.touched && strings.EqualFold(r.Header.Get("Expect"), "100-continue") {
@@ -173,6 +176,10 @@ func (a *api) prepareRefusal(x *exchange, r *http.Request, c code) bool {
 	}
 	rc := http.NewResponseController(x.ResponseWriter)
 	switch {
+	case r.ProtoMajor > 1:
+		// Left unread the stream would be reset, which some clients (curl 7.88) take
+		// for a failure even after a whole answer.
+		return c != codeSlowRequest
 	case c == codeSlowRequest:
 		x.Header()["Connection"] = closeConnection
 		_ = rc.SetReadDeadline(time.Unix(1, 0)) // long ago: nothing more is waited for
@@ -188,7 +195,11 @@ func (a *api) prepareRefusal(x *exchange, r *http.Request, c code) bool {
 // lingerOnBody sends the refusal and reads on for a bounded time.
 func (a *api) lingerOnBody(x *exchange, r *http.Request) {
 	rc := http.NewResponseController(x.ResponseWriter)
-	if rc.Flush() != nil || rc.SetReadDeadline(time.Now().Add(a.patience/lingerPart)) != nil {
+	patience := a.patience / lingerPart
+	if r.ProtoMajor > 1 {
+		patience = a.patience / lingerPartHTTP2
+	}
+	if rc.Flush() != nil || rc.SetReadDeadline(time.Now().Add(patience)) != nil {
 		return
 	}
 	_, _ = io.Copy(io.Discard, r.Body)
