@@ -26,7 +26,7 @@ const crashSeedEnv = "HIGHWATER_CRASH_SEED"
 // nothing else is there but a prefix of what was appended behind it (F41, F44,
 // F48, F51, V27, V28).
 func TestCrashModel(t *testing.T) {
-	first, seeds := uint64(1), uint64(150)
+	first, seeds := uint64(1), uint64(200)
 	if s, err := strconv.ParseUint(os.Getenv(crashSeedsEnv), 10, 32); err == nil {
 		seeds = s
 	}

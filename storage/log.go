@@ -65,7 +65,9 @@ type Log struct {
 	id        PartitionID
 	dir       string
 	onDurable func()
-	dirSynced bool // the directory's own name is durable; touched by the writer alone
+	// Touched by the writer alone:
+	dirSynced bool  // the directory's own name is durable
+	rollNoted int64 // ms, when a roll was last told to the index
 
 	bg sync.WaitGroup // the goroutines that this log started
 

@@ -1,6 +1,7 @@
 package storage
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"path/filepath"
@@ -102,16 +103,16 @@ func (r *recovery) removeDeleted(found []foundSegment) ([]foundSegment, error) {
 
 // segmentMeta is what the index knows of a segment, and of the one after it.
 func (r *recovery) segmentMeta(base int64) (m segmentMeta, next int64, ok bool) {
-	for i, m := range r.meta.Segments {
-		if m.Base == base {
-			next = math.MaxInt64
-			if i+1 < len(r.meta.Segments) {
-				next = r.meta.Segments[i+1].Base
-			}
-			return m, next, true
-		}
+	all := r.meta.Segments // ascending
+	i, ok := slices.BinarySearchFunc(all, base, func(m segmentMeta, base int64) int { return cmp.Compare(m.Base, base) })
+	if !ok {
+		return segmentMeta{}, 0, false
 	}
-	return segmentMeta{}, 0, false
+	next = math.MaxInt64
+	if i+1 < len(all) {
+		next = all[i+1].Base
+	}
+	return all[i], next, true
 }
 
 // segment takes in one segment file; nextBase is that of the file after it.

@@ -6,6 +6,11 @@ import (
 	"time"
 )
 
+// rollNoteInterval bounds how often rolls are told to the index: telling costs as
+// much as the log has segments, and tiny ones are rolled thousands of times a
+// second. The next checkpoint tells the rest.
+const rollNoteInterval = time.Second
+
 // roundWriter writes one round. It works on copies of what it changes, which
 // publish then makes known.
 type roundWriter struct {
@@ -293,7 +298,8 @@ func (w *roundWriter) note() {
 	if len(w.times) > 0 {
 		l.disk.index.addTimes(l.id, w.times)
 	}
-	if len(w.touched) > 1 {
+	if now := l.disk.nowMs(); len(w.touched) > 1 && now-l.rollNoted >= rollNoteInterval.Milliseconds() {
+		l.rollNoted = now
 		l.disk.index.update(l.id, l.describe)
 	}
 }
