@@ -1,0 +1,248 @@
+package controller
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/uuid"
+	"github.com/hashicorp/raft"
+	"github.com/rs/zerolog"
+)
+
+func entries(log [][]byte, from int) []*raft.Log {
+	out := []*raft.Log{}
+	for i := from; i < len(log); i++ {
+		out = append(out, &raft.Log{Index: uint64(i + 1), Type: raft.LogCommand, Data: log[i]})
+	}
+	return out
+}
+
+// randomLog makes a log of commands that mostly make sense.
+func randomLog(t *testing.T, r *rand.Rand, n int) *machine {
+	m := newMachine(t)
+	id := func() (u uuid.UUID) {
+		for i := range u {
+			u[i] = byte(r.Uint32())
+		}
+		return u
+	}
+	m.must(&initCluster{ClusterID: "c"})
+	for b := range int32(4) {
+		m.must(&registerBroker{ID: b, Incarnation: id(), URL: "u"})
+	}
+	for range n {
+		var some *Topic
+		for topic := range m.state.Topics() {
+			if some == nil || r.IntN(3) == 0 {
+				some = topic
+			}
+		}
+		switch k := r.IntN(10); {
+		case k < 4 || some == nil:
+			c := &createTopic{Name: fmt.Sprint("t", r.IntN(30)), ID: id(), Configs: map[string]string{}}
+			for range 1 + r.IntN(5) {
+				first := int32(r.IntN(4))
+				second := (first + 1 + int32(r.IntN(3))) % 4
+				if r.IntN(20) == 0 {
+					second = int32(r.IntN(5)) // maybe no broker, or the first
+				}
+				c.Replicas = append(c.Replicas, []int32{first, second})
+			}
+			for i := range r.IntN(4) {
+				c.Configs[fmt.Sprint("k", i)] = fmt.Sprint(r.Uint32())
+			}
+			m.apply(c)
+		case k < 6:
+			m.apply(&alterTopic{ID: some.ID, From: len(some.Partitions) - r.IntN(2), Add: [][]int32{{0, 1}},
+				Set: map[string]string{"z": fmt.Sprint(r.Uint32()), "k1": "x"}, Remove: []string{"k0", "k2"}})
+		case k < 7 && r.IntN(2) == 0:
+			m.apply(&deleteTopic{ID: some.ID})
+		case k < 8:
+			m.apply(&registerBroker{ID: int32(r.IntN(4)), Incarnation: id()})
+		default:
+			b := m.state.Brokers[int32(r.IntN(4))]
+			m.apply(&setBroker{ID: b.ID, Epoch: b.Epoch - int64(r.IntN(2)), Fenced: r.IntN(2) == 0, Draining: r.IntN(3) == 0})
+		}
+	}
+	return m
+}
+
+// V32: the same log gives the same hash at every index, whether it is applied
+// one by one, in batches, or from a snapshot taken anywhere on.
+func TestV32_SameLogSameHash(t *testing.T) {
+	for seed := range uint64(8) {
+		r := rand.New(rand.NewPCG(seed, 7))
+		m := randomLog(t, r, 150)
+		hashes := make([][32]byte, len(m.log)+1)
+		s := newState()
+		hashes[0] = s.Hash()
+		snapshots := make([]*bytes.Buffer, len(m.log)+1)
+		for i, entry := range m.log {
+			s, _, _ = s.apply(entry, uint64(i+1))
+			hashes[i+1] = s.Hash()
+			snapshots[i+1] = &bytes.Buffer{}
+			if err := writeSnapshot(snapshots[i+1], s); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if s.Hash() != m.state.Hash() {
+			t.Fatalf("seed %d: two runs differ", seed)
+		}
+		seen := map[[32]byte]int{}
+		for i, h := range hashes {
+			if j, ok := seen[h]; ok {
+				t.Fatalf("seed %d: indexes %d and %d have one hash", seed, j, i)
+			}
+			seen[h] = i
+		}
+		for range 20 {
+			at := 1 + r.IntN(len(m.log))
+			f := newFSM(zerolog.Nop())
+			if err := f.Restore(io.NopCloser(bytes.NewReader(snapshots[at].Bytes()))); err != nil {
+				t.Fatalf("seed %d: snapshot at %d: %v", seed, at, err)
+			}
+			if f.state.Load().Hash() != hashes[at] {
+				t.Fatalf("seed %d: snapshot at %d restores to another state", seed, at)
+			}
+			for at < len(m.log) {
+				n := min(1+r.IntN(20), len(m.log)-at)
+				f.ApplyBatch(entries(m.log[:at+n], at))
+				at += n
+				if f.state.Load().Hash() != hashes[at] {
+					t.Fatalf("seed %d: diverged at %d", seed, at)
+				}
+			}
+			if err := checkInvariants(f.state.Load()); err != nil {
+				t.Fatalf("seed %d: %v", seed, err)
+			}
+		}
+	}
+}
+
+// checkInvariants holds V18 and V19 against a state, and its two trees and sum
+// against one another.
+func checkInvariants(s *State) error {
+	sum, n := uint64(0), 0
+	for t := range s.Topics() {
+		n++
+		sum += t.hash()
+		if byID, ok := s.TopicByID(t.ID); !ok || byID != t {
+			return fmt.Errorf("topic %s is not what its id leads to", t.Name)
+		}
+		for i, p := range t.Partitions {
+			if p.Leader != NoLeader && !slices.Contains(p.ISR, p.Leader) {
+				return fmt.Errorf("%s-%d: leader %d is not in the ISR %v", t.Name, i, p.Leader, p.ISR)
+			}
+			if p.Leader != NoLeader && s.Brokers[p.Leader].Fenced {
+				return fmt.Errorf("%s-%d: leader %d is fenced", t.Name, i, p.Leader)
+			}
+			if p.LeaderEpoch > p.PartitionEpoch {
+				return fmt.Errorf("R2: %s-%d: leader epoch %d, partition epoch %d", t.Name, i, p.LeaderEpoch, p.PartitionEpoch)
+			}
+			for _, id := range p.ISR {
+				if !slices.Contains(p.Replicas, id) {
+					return fmt.Errorf("%s-%d: %d of the ISR is no replica", t.Name, i, id)
+				}
+			}
+		}
+	}
+	if n != s.TopicCount() || n != s.byID.Len() || sum != s.topicsSum {
+		return fmt.Errorf("%d topics by name, %d by id, counted %d; sum %x, counted %x", s.TopicCount(), s.byID.Len(), n, s.topicsSum, sum)
+	}
+	return nil
+}
+
+// The hash covers every member of the state: one changed anywhere changes it.
+func TestHashCoversEverything(t *testing.T) {
+	m := newMachine(t)
+	m.must(&initCluster{ClusterID: "c"})
+	m.broker(1)
+	m.topic("a", []int32{1})
+	base := m.state.Hash()
+	topic, _ := m.state.Topic("a")
+	change := func(edit func(*Topic)) *State {
+		next := *topic
+		next.Partitions = slices.Clone(topic.Partitions)
+		edit(&next)
+		e := newEdit(m.state, m.state.Index)
+		e.putTopic(&next)
+		return e.finish()
+	}
+	broker := func(edit func(*Broker)) *State {
+		next := *m.state.Brokers[1]
+		edit(&next)
+		e := newEdit(m.state, m.state.Index)
+		e.putBroker(&next)
+		return e.finish()
+	}
+	other := *m.state
+	other.ClusterID = "d"
+	for name, s := range map[string]*State{
+		"cluster id":      &other,
+		"configs":         change(func(t *Topic) { t.Configs = map[string]string{"a": "b"} }),
+		"leader":          change(func(t *Topic) { t.Partitions[0].Leader = NoLeader }),
+		"leader epoch":    change(func(t *Topic) { t.Partitions[0].LeaderEpoch++ }),
+		"partition epoch": change(func(t *Topic) { t.Partitions[0].PartitionEpoch++ }),
+		"isr":             change(func(t *Topic) { t.Partitions[0].ISR = nil }),
+		"replicas":        change(func(t *Topic) { t.Partitions[0].Replicas = []int32{1, 2} }),
+		"url":             broker(func(b *Broker) { b.URL = "x" }),
+		"fenced":          broker(func(b *Broker) { b.Fenced = true }),
+		"draining":        broker(func(b *Broker) { b.Draining = true }),
+		"raft id":         broker(func(b *Broker) { b.RaftID = "x" }),
+		"epoch":           broker(func(b *Broker) { b.Epoch++ }),
+		"incarnation":     broker(func(b *Broker) { b.Incarnation = uuid.New() }),
+	} {
+		if s.Hash() == base {
+			t.Errorf("%s is not in the hash", name)
+		}
+	}
+}
+
+func TestSnapshotsThatLackSomethingAreRefused(t *testing.T) {
+	m := randomLog(t, rand.New(rand.NewPCG(1, 1)), 200)
+	var whole bytes.Buffer
+	if err := writeSnapshot(&whole, m.state); err != nil {
+		t.Fatal(err)
+	}
+	lines := strings.SplitAfter(strings.TrimSuffix(whole.String(), "\n"), "\n")
+	if len(lines) < 8 {
+		t.Fatalf("only %d lines", len(lines))
+	}
+	try := func(what, data string) {
+		t.Helper()
+		f := newFSM(zerolog.Nop())
+		before := f.state.Load()
+		if err := f.Restore(io.NopCloser(strings.NewReader(data))); err == nil {
+			t.Errorf("%s: accepted", what)
+		}
+		if f.state.Load() != before {
+			t.Errorf("%s: the state was replaced", what)
+		}
+	}
+	for n := range lines {
+		try(fmt.Sprint("cut off after line ", n), strings.Join(lines[:n], ""))
+	}
+	try("a topic less", strings.Join(slices.Delete(slices.Clone(lines), len(lines)-2, len(lines)-1), ""))
+	try("newer version", strings.Replace(whole.String(), `"v":1`, `"v":2`, 1))
+	try("other config", strings.Replace(whole.String(), `"k1":"`, `"k1":"9`, 1))
+}
+
+// A topic's JSON is part of what all members must agree on: its shape is frozen.
+func TestTopicJSONIsFrozen(t *testing.T) {
+	topic := Topic{Name: "a", ID: uuid.MustParse("00000000-0000-0000-0000-000000000001"), ReplicationFactor: 1,
+		Configs: map[string]string{"b": "2", "a": "1"}, Partitions: []Partition{{Replicas: []int32{1}, Leader: 1, LeaderEpoch: 2, PartitionEpoch: 3, ISR: []int32{1}}}}
+	data, err := json.Marshal(&topic)
+	want := `{"name":"a","id":"00000000-0000-0000-0000-000000000001","factor":1,"configs":{"a":"1","b":"2"},"partitions":[{"replicas":[1],"leader":1,"leader_epoch":2,"partition_epoch":3,"isr":[1]}]}`
+	if err != nil || string(data) != want {
+		t.Errorf("%v: %s", err, data)
+	}
+	if h := topic.hash(); h != topic.hash() {
+		t.Errorf("hash changes: %x", h)
+	}
+}
