@@ -96,7 +96,10 @@ func Open(cfg Config) (*Controller, error) {
 	c := &Controller{cfg: cfg, dir: dir, store: newLatchedStore(bolt, storeTimeout), fsm: newFSM(cfg.Logger),
 		stop: make(chan struct{}), changed: make(chan struct{})}
 	if err := c.startRaft(); err != nil {
-		return nil, errors.Join(fmt.Errorf("controller: %w", err), c.store.Close())
+		if damaged := (*DirError)(nil); !errors.As(err, &damaged) {
+			err = fmt.Errorf("controller: %w", err)
+		}
+		return nil, errors.Join(err, c.store.Close())
 	}
 	c.followers.Add(1)
 	go func() { defer c.followers.Done(); c.followLeadership() }()
@@ -137,9 +140,34 @@ func (c *Controller) startRaft() error {
 			return err
 		}
 	}
+	if err := c.checkWhole(snapshots); err != nil {
+		return err
+	}
 	c.store.frozen = true
-	c.raft, err = raft.NewRaft(rc, c.fsm, c.store, c.store, snapshots, transport)
-	return err
+	if c.raft, err = raft.NewRaft(rc, c.fsm, c.store, c.store, snapshots, transport); err != nil {
+		return c.dir.damage(fmt.Sprintf("raft can't start from it: %v", err))
+	}
+	return nil
+}
+
+// checkWhole tells whether the newest snapshot and the log join: raft takes that
+// for granted (K9).
+func (c *Controller) checkWhole(snapshots raft.SnapshotStore) error {
+	first, err := c.store.FirstIndex()
+	if err != nil {
+		return err
+	}
+	have, err := snapshots.List() // the newest comes first
+	if err != nil {
+		return err
+	}
+	switch {
+	case len(have) == 0 && first != 1:
+		return c.dir.damage(fmt.Sprintf("its log begins at entry %d, and there is no snapshot of those before", first))
+	case len(have) > 0 && first > have[0].Index+1:
+		return c.dir.damage(fmt.Sprintf("its newest snapshot ends at entry %d, and its log begins at %d", have[0].Index, first))
+	}
+	return nil
 }
 
 // followLeadership keeps c.leading. LeaderCh holds the newest change only, so a

@@ -266,6 +266,49 @@ func TestK9_ADamagedDirectoryIsNeverANewCluster(t *testing.T) {
 			}
 		})
 	}
+	compacted := func(dir string) error {
+		store, err := (&raftDir{path: dir}).openStore()
+		if err != nil {
+			return err
+		}
+		return errors.Join(store.DeleteRange(1, 20), store.Close())
+	}
+	t.Run("snapshots lost", func(t *testing.T) {
+		dir := filepath.Join(t.TempDir(), "raft")
+		if err := os.CopyFS(dir, os.DirFS(base)); err != nil {
+			t.Fatal(err)
+		}
+		c := open(t, Config{Dir: dir, NodeID: 1})
+		start(t, c)
+		if err := c.raft.Snapshot().Error(); err != nil {
+			t.Fatal(err)
+		}
+		if err := errors.Join(c.Close(), compacted(dir)); err != nil {
+			t.Fatal(err)
+		}
+		c = open(t, Config{Dir: dir, NodeID: 1})
+		start(t, c)
+		if n := c.State().TopicCount(); n != 50 {
+			t.Errorf("snapshot and the rest of the log give %d topics", n)
+		}
+		if err := errors.Join(c.Close(), os.RemoveAll(filepath.Join(dir, "snapshots"))); err != nil {
+			t.Fatal(err)
+		}
+		damaged := (*DirError)(nil)
+		if _, err := Open(Config{Dir: dir, NodeID: 1}); !errors.As(err, &damaged) {
+			t.Errorf("error %v", err)
+		}
+	})
+	t.Run("the log's beginning lost", func(t *testing.T) {
+		dir := filepath.Join(t.TempDir(), "raft")
+		if err := errors.Join(os.CopyFS(dir, os.DirFS(base)), compacted(dir)); err != nil {
+			t.Fatal(err)
+		}
+		damaged := (*DirError)(nil)
+		if _, err := Open(Config{Dir: dir, NodeID: 1}); !errors.As(err, &damaged) {
+			t.Errorf("error %v", err)
+		}
+	})
 	t.Run("the directory lost, partitions there", func(t *testing.T) {
 		dir := filepath.Join(t.TempDir(), "raft")
 		damaged := (*DirError)(nil)
