@@ -167,10 +167,10 @@ func (rd *reader) fill(ctx context.Context, dst []byte, b *budget, q *readQuery,
 }
 
 // readBytes is how much to read from the log at once.
-func (q *readQuery) readBytes() int {
-	n := int(q.maxBytes)
-	if q.count > 0 {
-		n = min(n, readBytes, max(minReadBytes, int(min(q.count, readBytes))*typicalRecordBytes))
+func (out *readQuery) readBytes() int {
+	n := int(out.maxBytes)
+	if out.count > 0 {
+		n = min(n, readBytes, max(minReadBytes, int(min(out.count, readBytes))*typicalRecordBytes))
 	}
 	return n
 }

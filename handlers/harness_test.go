@@ -49,7 +49,6 @@ type testBroker struct {
 // brokerOptions change a test's broker.
 type brokerOptions struct {
 	handlers func(*Config)
-	storage  func(*storage.Options)
 	defaults func(*replication.Defaults)
 	server   func(*http.Server)
 }
@@ -71,11 +70,6 @@ func withHandlers(f func(*Config)) func(*brokerOptions) {
 	return func(o *brokerOptions) { o.handlers = f }
 }
 
-// withStorage changes the store's Options.
-func withStorage(f func(*storage.Options)) func(*brokerOptions) {
-	return func(o *brokerOptions) { o.storage = f }
-}
-
 // withDefaults changes the broker-wide topic defaults.
 func withDefaults(f func(*replication.Defaults)) func(*brokerOptions) {
 	return func(o *brokerOptions) { o.defaults = f }
@@ -94,11 +88,7 @@ func (b *testBroker) start() {
 	must(t, err)
 	b.addr = listener.Addr().String()
 	b.url = "http://" + b.addr
-	so := storage.Options{Dir: b.dir, Fsync: storage.FsyncCommit, Logger: logger}
-	if b.opts.storage != nil {
-		b.opts.storage(&so)
-	}
-	b.store, err = storage.Open(so)
+	b.store, err = storage.Open(storage.Options{Dir: b.dir, Fsync: storage.FsyncCommit, Logger: logger})
 	must(t, err)
 	b.ctl, err = controller.Open(controller.Config{Dir: filepath.Join(b.dir, "raft"), NodeID: 1, URL: b.url, Version: "test", Logger: logger})
 	must(t, err)

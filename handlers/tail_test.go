@@ -130,7 +130,7 @@ func (s *stream) record() (event, fetched) {
 // ended checks that the stream ended in order.
 func (s *stream) ended() {
 	s.t.Helper()
-	if e, err := s.read(); err != io.EOF { //nolint:errorlint // the very value
+	if e, err := s.read(); err != io.EOF {
 		s.t.Fatalf("the stream goes on with %+v, or broke: %v", e, err)
 	}
 }

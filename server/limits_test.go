@@ -34,7 +34,7 @@ func raw(t *testing.T, b *brokerProcess, text string) net.Conn {
 func closed(t *testing.T, c net.Conn) string {
 	t.Helper()
 	answer, err := io.ReadAll(c)
-	if ne, ok := err.(net.Error); ok && ne.Timeout() { //nolint:errorlint // nothing wraps it
+	if ne, ok := err.(net.Error); ok && ne.Timeout() {
 		t.Error("the broker leaves the connection open")
 	}
 	return string(answer)

@@ -175,7 +175,7 @@ func (l *Log) writeRound() {
 	w.note()
 	switch {
 	case w.final:
-		l.fail(err)
+		_ = l.fail(err)
 	case isDiskFull(err):
 		l.disk.outOfSpace()
 	}

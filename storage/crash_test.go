@@ -67,15 +67,14 @@ type crashModel struct {
 	mode Fsync
 	now  atomic.Int64 // ms
 
-	records  []modelRecord // by offset; what may be there
-	synced   int64         // what must be there, exclusive
-	start    int64         // the largest start ever asked for
-	next     int           // number for the next record
-	epoch    int32
-	old      map[PartitionID]*memIndexed // an older copy of the index
-	rare     map[string]int
-	history  []string
-	openedAt int
+	records []modelRecord // by offset; what may be there
+	synced  int64         // what must be there, exclusive
+	start   int64         // the largest start ever asked for
+	next    int           // number for the next record
+	epoch   int32
+	old     map[PartitionID]*memIndexed // an older copy of the index
+	rare    map[string]int
+	history []string
 }
 
 type modelRecord struct {

@@ -1,6 +1,7 @@
 package storage
 
 import (
+	"errors"
 	"io"
 	"runtime"
 
@@ -24,7 +25,7 @@ func (f osFile) writeAt(bufs [][]byte, off int64) (int, error) {
 		} else {
 			n, err = unix.Pwritev(int(f.Fd()), bufs[:min(len(bufs), maxVectors)], off)
 		}
-		if err == unix.EINTR {
+		if errors.Is(err, unix.EINTR) {
 			continue
 		}
 		if err != nil {

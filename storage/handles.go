@@ -104,13 +104,6 @@ func (c *handles) adopt(s *segment, f file) *handle {
 	return h
 }
 
-// share is acquire for who has the handle already.
-func (c *handles) share(h *handle) {
-	c.mu.Lock()
-	h.users++
-	c.mu.Unlock()
-}
-
 func (c *handles) release(h *handle) {
 	c.mu.Lock()
 	h.users--

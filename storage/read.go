@@ -301,7 +301,7 @@ func (w *headerWalker) header(pos int64) (batchHeader, error) {
 		}
 		w.from, w.n = pos, 0
 		n, err := w.file.ReadAt(w.chunk[:size], pos)
-		if err != nil && !(err == io.EOF && int64(n) == size) {
+		if err != nil && !(errors.Is(err, io.EOF) && int64(n) == size) {
 			return batchHeader{}, w.log.corrupt(w.sec.segment, pos, "read: "+err.Error())
 		}
 		w.n = size

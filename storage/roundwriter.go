@@ -17,7 +17,6 @@ type roundWriter struct {
 	log            *Log
 	cfg            LogConfig
 	saveMeta       bool  // an epoch must be durable before its first byte is written (R49)
-	newEpoch       bool  // an epoch began that nobody had announced
 	maxTimestamp   int64 // of the log
 	notedTimestamp int64
 
@@ -214,7 +213,7 @@ func (w *roundWriter) takeBack(err error) error {
 	}
 	m := w.marks[k]
 	if cutErr := w.cut(m); cutErr != nil {
-		return w.abandon(fmt.Errorf("taking back a write (%v): %w", err, cutErr))
+		return w.abandon(fmt.Errorf("taking back a write (%w): %w", err, cutErr))
 	}
 	w.whole = k
 	w.offsets, w.times = w.offsets[:m.offsets], w.times[:m.times]

@@ -3,6 +3,7 @@ package storage
 import (
 	"bytes"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"io"
 )
@@ -54,10 +55,10 @@ func (sc *scanner) window(pos int64, n int) []byte {
 		sc.buf = make([]byte, want)
 	}
 	sc.buf, sc.from = sc.buf[:want], pos
-	if got, err := sc.file.ReadAt(sc.buf, pos); err != nil && !(err == io.EOF && got == want) {
+	if got, err := sc.file.ReadAt(sc.buf, pos); err != nil && !(errors.Is(err, io.EOF) && got == want) {
 		for i := 0; i < want; i += pageBytes {
 			page := sc.buf[i:min(i+pageBytes, want)]
-			if got, err := sc.file.ReadAt(page, pos+int64(i)); err != nil && !(err == io.EOF && got == len(page)) {
+			if got, err := sc.file.ReadAt(page, pos+int64(i)); err != nil && !(errors.Is(err, io.EOF) && got == len(page)) {
 				for j := range page {
 					page[j] = 0xff
 				}

@@ -147,7 +147,7 @@ func (l *Log) syncRound() {
 	err := l.syncSegment(s)
 	<-l.disk.syncs
 	if err != nil {
-		l.fail(fmt.Errorf("fsync of %s: %w", segmentName(s.base), err))
+		_ = l.fail(fmt.Errorf("fsync of %s: %w", segmentName(s.base), err))
 		return
 	}
 

@@ -17,7 +17,7 @@ func runSwag(root string) ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("gen: %w", err)
 	}
-	defer os.RemoveAll(out)
+	defer func() { _ = os.RemoveAll(out) }()
 	cmd := exec.Command("go", "tool", "swag", "init", "-g", "main.go", "-d", "server,handlers,openapi/schema", "-o", out, "--outputTypes", "json")
 	cmd.Dir = root
 	said, err := cmd.CombinedOutput()
