@@ -13,9 +13,9 @@ import (
 	"github.com/rs/zerolog"
 )
 
-// writeTimeout is how long a client may take to accept one write of an answer.
-// It rolls: a stream lives as long as its reader reads.
-const writeTimeout = 30 * time.Second
+// defaultWriteTimeout is how long a client may take to accept one write of an
+// answer. It rolls: a stream lives as long as its reader reads.
+const defaultWriteTimeout = 30 * time.Second
 
 // exchange is one request's answer under way. It is the http.ResponseWriter that
 // every handler gets.
@@ -32,6 +32,8 @@ type exchange struct {
 	drained  bool   // … to its end
 	detached bool   // a stream has taken the connection, and tells its end itself
 	err      error  // what a 5xx came from, for the log
+	// patience is Config.WriteTimeout; 0, in what has no connection: none is kept.
+	patience time.Duration
 }
 
 // Unwrap is for http.ResponseController.
@@ -46,7 +48,7 @@ func (x *exchange) WriteHeader(status int) {
 	x.ResponseWriter.WriteHeader(status)
 }
 
-// Write counts the bytes and gives the client a new writeTimeout.
+// Write counts the bytes and gives the client a new patience.
 func (x *exchange) Write(p []byte) (int, error) {
 	if x.status == 0 {
 		x.WriteHeader(http.StatusOK)
@@ -71,8 +73,11 @@ func (x *exchange) FlushError() error {
 func (x *exchange) Flush() { _ = x.FlushError() }
 
 func (x *exchange) rollWriteDeadline() {
+	if x.patience == 0 {
+		return
+	}
 	// A transport without deadlines (a test recorder) has no slow reader either.
-	_ = http.NewResponseController(x.ResponseWriter).SetWriteDeadline(time.Now().Add(writeTimeout))
+	_ = http.NewResponseController(x.ResponseWriter).SetWriteDeadline(time.Now().Add(x.patience))
 }
 
 // Header values that every answer carries. They are shared: never appended to.
@@ -85,7 +90,7 @@ var (
 
 // ServeHTTP is the outermost frame: request id, panics, log line, metrics.
 func (a *api) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	x := &exchange{ResponseWriter: w, start: time.Now(), id: requestID(r)}
+	x := &exchange{ResponseWriter: w, patience: a.cfg.WriteTimeout, start: time.Now(), id: requestID(r)}
 	h := w.Header()
 	h["X-Request-Id"] = []string{x.id}
 	h["X-Content-Type-Options"] = nosniff

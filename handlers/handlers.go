@@ -37,6 +37,9 @@ type Config struct {
 	// which Draining ends: wait for it after the HTTP server has shut down. nil:
 	// every tail stays in its request, at three times the memory.
 	Streams *sync.WaitGroup
+	// WriteTimeout is how long a client may take to accept one write of an answer,
+	// however long the answer takes as a whole; 0: 30 s.
+	WriteTimeout time.Duration
 	// TailHeartbeat is how long an event stream may be silent before a comment is
 	// sent; 0: 15 s.
 	TailHeartbeat time.Duration
@@ -52,6 +55,9 @@ func New(cfg Config) http.Handler {
 func newAPI(cfg Config) *api {
 	if cfg.Now == nil {
 		cfg.Now = time.Now
+	}
+	if cfg.WriteTimeout <= 0 {
+		cfg.WriteTimeout = defaultWriteTimeout
 	}
 	if cfg.TailHeartbeat <= 0 {
 		cfg.TailHeartbeat = defaultHeartbeat

@@ -220,9 +220,8 @@ func parseTimestamp(text string, now time.Time) (ms int64, ok bool) {
 	case onlyDigits(text):
 		ms, ok = parseInteger(text)
 	case text[0] == '-' || text[0] == '+':
-		var d time.Duration
-		d, err := time.ParseDuration(text)
-		if err != nil {
+		d, ok := parseAge(text)
+		if !ok {
 			return 0, false
 		}
 		return min(max(now.Add(d).UnixMilli(), 0), MaxTimestampMs), true
@@ -234,6 +233,17 @@ func parseTimestamp(text string, now time.Time) (ms int64, ok bool) {
 		ms, ok = t.UnixMilli(), true
 	}
 	return ms, ok && ms >= 0 && ms <= MaxTimestampMs
+}
+
+// parseAge reads a length of time: Go's units, and whole days (-7d).
+func parseAge(text string) (time.Duration, bool) {
+	if days, found := strings.CutSuffix(text, "d"); found {
+		n, ok := parseInteger(strings.TrimPrefix(days, "+"))
+		const longest = 36500 // a century, far from overflow
+		return time.Duration(n) * 24 * time.Hour, ok && n >= -longest && n <= longest
+	}
+	d, err := time.ParseDuration(text)
+	return d, err == nil
 }
 
 // parseInteger reads a decimal int64 as a person writes it: digits, at most a

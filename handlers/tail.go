@@ -225,7 +225,7 @@ func (t *tail) pump(ctx context.Context) (wrote bool, err error) {
 	}
 }
 
-// write sends p at once. The client has writeTimeout to take it; the deadline is
+// write sends p at once. The client has Config.WriteTimeout to take it; the deadline is
 // taken off again afterwards, for an idle stream has none.
 func (t *tail) write(p []byte) error {
 	if len(p) > 0 {

@@ -135,10 +135,10 @@ func (d *detached) sendChunk(p []byte) error {
 	return err
 }
 
-// sendRaw gives the client writeTimeout to take p. The deadline stands until the
+// sendRaw gives the client Config.WriteTimeout to take p. The deadline stands until the
 // next one: it concerns nothing but writes.
 func (d *detached) sendRaw(p []byte) error {
-	if err := d.conn.SetWriteDeadline(time.Now().Add(writeTimeout)); err != nil {
+	if err := d.conn.SetWriteDeadline(time.Now().Add(d.api.cfg.WriteTimeout)); err != nil {
 		return err
 	}
 	_, err := d.conn.Write(p)
