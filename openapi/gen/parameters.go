@@ -10,6 +10,7 @@ const (
 	instantDigits = `(0|[1-9][0-9]{0,13}|1[0-9]{14}|2[0-4][0-9]{13}|25[0-2][0-9]{12}|253[0-3][0-9]{11}|253402300799999)` // to the end of the year 9999
 	rfc3339       = `(19[7-9][0-9]|[2-9][0-9]{3})-(0[1-9]|1[0-2])-(0[1-9]|[12][0-9]|3[01])T([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9](\.[0-9]{1,9})?(Z|[+-]([01][0-9]|2[0-3]):[0-5][0-9])`
 	relativeTime  = `-[0-9]{1,6}(ms|s|m|h)`
+	idPattern     = `[!#-~]([ -~]*[!-~])?`
 	position      = `(0|[1-9][0-9]{0,8}):` + offsetPattern
 )
 
@@ -21,6 +22,10 @@ func patternOf(parameter, operation string) string {
 		return `^[a-zA-Z0-9._-]{1,249}$`
 	case "slug":
 		return `^[a-z]+(-[a-z]+)*$`
+	case "Message-Id":
+		return `^` + idPattern + `$`
+	case "Idempotency-Key": // also in quotes, as a structured field
+		return `^("[ !#-~]+"|` + idPattern + `)$`
 	case "timestamp":
 		return `^(` + instantDigits + `|` + rfc3339 + `|` + relativeTime + `)$`
 	case "offset":
