@@ -57,7 +57,8 @@ type config struct {
 	Serve       struct{}       `cmd:"" hidden:"" default:"1" help:"Run the broker."`
 	Healthcheck healthcheckCmd `cmd:"" help:"Ask the broker on this machine whether it serves; for images that hold no curl."`
 
-	secret []byte // what ClusterSecretFile holds
+	secret     []byte   // what ClusterSecretFile holds
+	unknownEnv []string // HIGHWATER_ variables that are no setting
 }
 
 // healthcheckCmd is the subcommand that the container image's HEALTHCHECK runs.
@@ -95,7 +96,10 @@ func parseConfig(args []string, out io.Writer) (cfg *config, cmd command, err er
 		kong.ValueFormatter(plainHelp),
 		kong.Writers(out, out),
 		kong.Exit(func(int) { printed = true }),
-		kong.WithBeforeResolve(addConfigFile),
+		kong.WithBeforeResolve(func(ctx *kong.Context) error {
+			cfg.unknownEnv = unknownEnv(ctx)
+			return addConfigFile(ctx)
+		}),
 	)
 	if err != nil {
 		return nil, "", err

@@ -43,6 +43,24 @@ func addConfigFile(ctx *kong.Context) error {
 	return nil
 }
 
+// unknownEnv lists the environment's HIGHWATER_ variables that are no setting.
+// They are no error: container platforms put in their own, such as HIGHWATER_PORT.
+func unknownEnv(ctx *kong.Context) (names []string) {
+	known := map[string]bool{}
+	for _, f := range ctx.Model.Flags {
+		for _, name := range f.Envs {
+			known[name] = true
+		}
+	}
+	for _, entry := range os.Environ() {
+		if name, _, _ := strings.Cut(entry, "="); strings.HasPrefix(name, envPrefix+"_") && !known[name] {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	return names
+}
+
 // notInFile are flags that make no sense in the file.
 func notInFile(name string) bool {
 	return name == "config" || name == "help" || name == "version"

@@ -70,6 +70,9 @@ func realMain(args []string) int {
 		return exitOK
 	}
 	log := newLogger(cfg, os.Stderr)
+	if len(cfg.unknownEnv) > 0 {
+		log.Warn().Strs("names", cfg.unknownEnv).Msg("environment variables that are no setting are ignored; --help lists the settings")
+	}
 	syscall.Umask(0o027) // records are nobody else's, whatever the shell says
 	tuneMemory(log)
 	if err := run(signals, cfg, log); err != nil {
