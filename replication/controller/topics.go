@@ -43,9 +43,16 @@ func (r *CreateTopicRequest) Check(brokers int) error {
 	case r.ReplicationFactor < 1:
 		return &ImpossibleError{Reason: fmt.Sprintf("replication_factor is at least 1, not %d", r.ReplicationFactor)}
 	case r.ReplicationFactor > brokers:
-		return &ImpossibleError{Reason: fmt.Sprintf("replication_factor is %d, but there are %d brokers", r.ReplicationFactor, brokers)}
+		return &ImpossibleError{Reason: tooManyReplicas(r.ReplicationFactor, brokers)}
 	}
 	return checkMinInSync(r.Configs, r.ReplicationFactor)
+}
+
+func tooManyReplicas(factor, brokers int) string {
+	if brokers == 1 {
+		return fmt.Sprintf("replication_factor is %d, but there is 1 broker", factor)
+	}
+	return fmt.Sprintf("replication_factor is %d, but there are %d brokers", factor, brokers)
 }
 
 func checkMinInSync(configs map[string]string, factor int) error {
@@ -156,7 +163,7 @@ func (c *Controller) alterTopicOnce(ctx context.Context, name string, configs ma
 	case partitions > len(t.Partitions):
 		brokers := s.eligibleBrokers()
 		if t.ReplicationFactor > len(brokers) {
-			return nil, &ImpossibleError{Reason: fmt.Sprintf("replication_factor is %d, but there are %d brokers", t.ReplicationFactor, len(brokers))}
+			return nil, &ImpossibleError{Reason: tooManyReplicas(t.ReplicationFactor, len(brokers))}
 		}
 		cmd.Add = assign(brokers, s.TopicCount()+len(t.Partitions), partitions-len(t.Partitions), t.ReplicationFactor)
 	}
