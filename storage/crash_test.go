@@ -27,6 +27,9 @@ const crashSeedEnv = "HIGHWATER_CRASH_SEED"
 // F48, F51, V27, V28).
 func TestCrashModel(t *testing.T) {
 	first, seeds := uint64(1), uint64(200)
+	if raceDetector {
+		seeds = 40
+	}
 	if s, err := strconv.ParseUint(os.Getenv(crashSeedsEnv), 10, 32); err == nil {
 		seeds = s
 	}
