@@ -250,6 +250,35 @@ func TestH57_DrainAnswersWhatIsInFlight(t *testing.T) {
 	}
 }
 
+// A produce that waits when its topic is deleted is answered at once, and says
+// that it isn't known what became of it.
+func TestR86_ADeletionEndsTheProducesInFlight(t *testing.T) {
+	n := startNode(t)
+	n.create("a", 1)
+	p := n.partition("a", 0)
+	stall(p)
+	inFlight := make(chan AppendResult)
+	go func() { inFlight <- n.append(AcksAll, "a", 0, "in flight") }()
+	for waiting := false; !waiting; {
+		p.water.Lock()
+		waiting = len(p.waiters) == 1
+		p.water.Unlock()
+		runtime.Gosched()
+	}
+	n.must(n.DeleteTopic(context.Background(), "a"))
+	if res := <-inFlight; !isUnknownTopic(res.Err) || !res.Unknown {
+		t.Errorf("in flight: %+v", res)
+	}
+	// One that had written but not begun to wait.
+	if err := <-p.await(n.Broker, storage.Staged{EndOffset: 1 << 40}).done; !isUnknownTopic(err) {
+		t.Errorf("waiting from now on: %v", err)
+	}
+	// And one that had found the partition but not staged.
+	if _, _, err := p.stage(AcksLeader, &AppendRequest{Batches: []storage.Batch{batch(t, "x")}}, 1); !isUnknownTopic(err) {
+		t.Errorf("staged from now on: %v", err)
+	}
+}
+
 func TestLogAppendTimeIsTheBrokers(t *testing.T) {
 	n := startNode(t)
 	n.create("a", 1, controller.ConfigTimestampType, "LogAppendTime")

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+	"github.com/rs/zerolog"
 
 	"highwater/replication/controller"
 	"highwater/storage"
@@ -239,7 +240,11 @@ func (b *Broker) openOne(j *job) error {
 	if final := (*storage.FailedError)(nil); errors.As(err, &final) || errors.Is(err, storage.ErrClosed) {
 		return fmt.Errorf("replication: open %s-%d: %w", m.Name, p.num, err)
 	}
-	b.cfg.Logger.Error().Err(err).Str("topic", m.Name).Int32("partition", p.num).Msg("partition is offline: its log cannot be opened")
+	level := zerolog.ErrorLevel
+	if _, again := b.retry[m.ID]; again {
+		level = zerolog.DebugLevel // it was said the first time
+	}
+	b.cfg.Logger.WithLevel(level).Err(err).Str("topic", m.Name).Int32("partition", p.num).Msg("partition is offline: its log cannot be opened")
 	p.offline = err
 	return nil
 }
