@@ -86,6 +86,9 @@ func TestR93_ReadersSeeNothingAboveTheHighWatermark(t *testing.T) {
 	if err != nil || st.HighWatermark != 1 || st.LogEndOffset != 2 || st.Leader != 1 || len(st.Replicas) != 1 || !st.Replicas[0].InSync || !st.Replicas[0].Leader || st.Replicas[0].LogEndOffset != 2 {
 		t.Errorf("status %+v, %v", st, err)
 	}
+	if hw := p.log.CheckpointedHighWatermark(); hw != 1 {
+		t.Errorf("R33: the checkpoint will say %d", hw)
+	}
 	got := make(chan []string)
 	go func() { got <- n.values("a", 0, 1, 1) }()
 	for p.subs.n.Load() == 0 {

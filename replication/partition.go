@@ -26,7 +26,7 @@ type Partition struct {
 
 	hw atomic.Int64 // the high watermark; stored under water alone
 
-	// water guards what follows it. It is a leaf lock, as is subs.
+	// water guards what follows it. Under it only Log.mu is taken; subs is a leaf.
 	water    sync.Mutex
 	progress progress
 	waiters  waiters
@@ -88,11 +88,11 @@ func (p *Partition) advance() {
 	hw := p.progress.highWatermark(before)
 	if hw > before {
 		p.hw.Store(hw)
+		p.log.CheckpointHighWatermark(hw) // under the lock: an older one must not come later
 		p.waiters.release(hw)
 	}
 	p.water.Unlock()
 	if hw > before {
-		p.log.CheckpointHighWatermark(hw)
 		p.subs.wake()
 		p.topic.data.wake()
 	}
