@@ -109,6 +109,7 @@ func TestF50_FewDescriptors(t *testing.T) {
 	b := launchCommand(t, exec.Command("sh", "-c", fmt.Sprintf(`ulimit -n %d && exec "$0" "$@"`, limit), os.Getenv(envBinary),
 		"--listen=127.0.0.1:0", "--data-dir="+dir, "--log-format=json")).waitServing()
 	c := newClient(t, b.url)
+	c.http.Transport.(*http.Transport).MaxConnsPerHost = 1 // a second one might find no place
 	c.must(t, 201, "PUT", "/topics/t", "application/json", `{"partitions":100,"configs":{"segment.bytes":"1024"}}`)
 	for round := range 3 {
 		for p := range 100 {
