@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"hash/crc32"
 	"io"
 )
 
@@ -133,39 +134,119 @@ func (sc *scanner) fits(b Batch, pos, next, limit int64) bool {
 }
 
 // resync finds the next valid batch after the bad one at pos, with offsets in
-// [next, limit); -1: there is none. If the bad batch's own length leads to a
-// valid one, that is it: a batch that somebody put into a record's value isn't
-// taken for one of the log's then.
+// [next, limit); -1: there is none. A record's value may hold anything, whole
+// batches too; what looks like a batch inside the bad one is believed only when
+// neither the bad one's length nor its checksum tells where it ends.
 func (sc *scanner) resync(pos, next, limit int64) int64 {
 	limit = min(limit, next+maxGap) // or one flipped bit could end the log at 2^60
-	valid := func(q int64) bool {
-		b, err := sc.batch(q)
-		return err == nil && b.BaseOffset() >= next && b.NextOffset() <= limit
+	rs := resync{scanner: sc, next: next, limit: limit, budget: maxResyncFactor*sc.size + scanBytes}
+	if b, err := sc.batch(pos); err == nil {
+		// Whole, but not of these offsets: no checksum covers them.
+		return rs.search(pos+int64(len(b)), false)
 	}
-	if size, err := batchSize(sc.window(pos, BatchHeaderSize)); err == nil && valid(pos+int64(size)) {
+	if end, ok := sc.claims(pos, next); ok {
+		if rs.valid(end) {
+			return end
+		}
+		// It may be the length that is damaged.
+		rs.crcEnd, rs.sum = pos+offAttributes, Batch(sc.window(pos, BatchHeaderSize)).storedCRC()
+		if q := rs.search(pos+1, true); q >= 0 {
+			return q
+		}
+		if rs.crcTo(sc.size) == rs.sum {
+			return -1
+		}
+	} else if size, err := batchSize(sc.window(pos, BatchHeaderSize)); err == nil && rs.valid(pos+int64(size)) {
 		return pos + int64(size)
 	}
-	budget := maxResyncFactor*sc.size + scanBytes
-	for q := pos + 1; q+BatchHeaderSize <= sc.size && budget > 0; {
-		w := sc.window(q, scanBytes)
-		if len(w) < BatchHeaderSize {
-			break
+	for {
+		end, ok := sc.claims(pos, next)
+		if !ok {
+			return rs.search(pos+1, false)
 		}
-		i := bytes.IndexByte(w[offMagic:len(w)-BatchHeaderSize+offMagic+1], batchMagic)
-		if i < 0 {
-			q += int64(len(w) - BatchHeaderSize + 1)
-			continue
+		after := Batch(sc.window(pos, BatchHeaderSize)).NextOffset()
+		switch {
+		case end >= sc.size:
+			return -1 // a write that was cut off, or bad up to the end
+		case rs.valid(end):
+			return end
 		}
-		q += int64(i)
-		if size, ok := plausible(w[i:], sc.size-q, next, limit); ok {
-			budget -= size
-			if valid(q) {
+		if _, ok := sc.claims(end, after); !ok {
+			return rs.search(pos+1, false) // one of both headers is wrong
+		}
+		pos, next = end, after
+	}
+}
+
+// claims tells that what is at pos says of itself to be the batch of offset next,
+// and where it ends then. Whether it is valid is another question.
+func (sc *scanner) claims(pos, next int64) (end int64, ok bool) {
+	raw := sc.window(pos, BatchHeaderSize)
+	if len(raw) < BatchHeaderSize {
+		return 0, false
+	}
+	b := Batch(raw)
+	size := b.Size()
+	return pos + int64(size), b.BaseOffset() == next && size >= BatchHeaderSize && size <= MaxBatchSize
+}
+
+// resync is a search for a batch of offsets in [next, limit).
+type resync struct {
+	*scanner
+	next, limit int64
+	budget      int64  // bytes that may still be checksummed or read again
+	sum         uint32 // what the bad batch's header says
+	crc         uint32 // of its bytes up to crcEnd
+	crcEnd      int64
+}
+
+func (rs *resync) valid(q int64) bool {
+	b, err := rs.batch(q)
+	return err == nil && b.BaseOffset() >= rs.next && b.NextOffset() <= rs.limit
+}
+
+// search finds a valid batch that begins at or after from; -1: there is none. If
+// summed is set, the bad batch must end there by its checksum.
+func (rs *resync) search(from int64, summed bool) int64 {
+	for from+BatchHeaderSize <= rs.size && rs.budget > 0 {
+		w := rs.window(from, scanBytes)
+		i, last := 0, len(w)-BatchHeaderSize
+		for i <= last {
+			at := bytes.IndexByte(w[i+offMagic:last+offMagic+1], batchMagic)
+			if at < 0 {
+				i = last + 1
+				break
+			}
+			i += at
+			q := from + int64(i)
+			size, ok := plausible(w[i:], rs.size-q, rs.next, rs.limit)
+			if i++; !ok {
+				continue
+			}
+			window := rs.from
+			rs.budget -= size
+			if rs.valid(q) && (!summed || rs.crcTo(q) == rs.sum) {
 				return q
 			}
+			if rs.from != window { // w was overwritten
+				rs.budget -= scanBytes
+				break
+			}
 		}
-		q++
+		from += int64(i)
 	}
 	return -1
+}
+
+// crcTo is the checksum that the bad batch has if it ends at q, which grows from
+// call to call.
+func (rs *resync) crcTo(q int64) uint32 {
+	for rs.crcEnd < q {
+		w := rs.window(rs.crcEnd, int(min(scanBytes, q-rs.crcEnd)))
+		rs.crc = crc32.Update(rs.crc, castagnoli, w)
+		rs.crcEnd += int64(len(w))
+	}
+	return rs.crc
 }
 
 // plausible is a cheap look at whether a batch of offsets in [next, limit) and at
