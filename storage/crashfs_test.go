@@ -83,7 +83,7 @@ func (f *memFS) open(name string, flag int) (file, error) {
 		if p := f.names[filepath.Dir(name)]; p == nil || !p.dir {
 			return nil, iofs.ErrNotExist
 		}
-		if err := f.step("create", name); err != nil && err != errCrashed {
+		if err := f.step("create", name); err != nil && !errors.Is(err, errCrashed) {
 			return nil, err
 		}
 		n = &memFile{dirty: map[int64]struct{}{}, modified: f.now()}
@@ -145,7 +145,7 @@ func (f *memFS) remove(name string) error {
 	if f.names[name] == nil {
 		return iofs.ErrNotExist
 	}
-	if err := f.step("remove", name); err != nil && err != errCrashed {
+	if err := f.step("remove", name); err != nil && !errors.Is(err, errCrashed) {
 		return err
 	}
 	delete(f.names, name)
@@ -298,7 +298,7 @@ func (h *memHandle) truncate(size int64) error {
 	if h.closed {
 		return os.ErrClosed
 	}
-	if err := h.fs.step("truncate", h.name); err != nil && (err != errCrashed || h.fs.ops != h.fs.crashAt) {
+	if err := h.fs.step("truncate", h.name); err != nil && (!errors.Is(err, errCrashed) || h.fs.ops != h.fs.crashAt) {
 		return err
 	}
 	if h.fs.room >= 0 {

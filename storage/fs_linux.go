@@ -47,7 +47,7 @@ func (f osFile) writeAt(bufs [][]byte, off int64) (int, error) {
 func (f osFile) sync() error {
 	defer runtime.KeepAlive(f.File)
 	for {
-		if err := unix.Fdatasync(int(f.Fd())); err != unix.EINTR {
+		if err := unix.Fdatasync(int(f.Fd())); !errors.Is(err, unix.EINTR) {
 			return err
 		}
 	}

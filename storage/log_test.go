@@ -222,7 +222,7 @@ func TestConcurrentAppends(t *testing.T) {
 			}
 			s = openTestStore(t, dir)
 			l = openTestLog(t, s, LogConfig{})
-			defer s.Close()
+			defer func() { must(t, s.Close()) }()
 			last := make([]int, workers)
 			got := readAll(t, l, 0, 4000)
 			if len(got) != workers*each {
@@ -242,7 +242,7 @@ func TestConcurrentAppends(t *testing.T) {
 func TestLogAppendTimeNeverGoesBack(t *testing.T) { // D3
 	now := time.UnixMilli(5000)
 	s := openTestStore(t, t.TempDir(), func(o *Options) { o.Now = func() time.Time { return now } })
-	defer s.Close()
+	defer func() { must(t, s.Close()) }()
 	l := openTestLog(t, s, LogConfig{LogAppendTime: true})
 	for i, at := range []int64{5000, 4000, 6000} {
 		now = time.UnixMilli(at)
