@@ -56,6 +56,7 @@ func unprocessable(format string, args ...any) *requestError {
 
 // place is where the request went; fixes are written with it.
 type place struct {
+	method    string
 	base      string // "http://host:port", as the client spelled it
 	topic     string // "" when the path names none, or no possible one
 	partition string
@@ -113,8 +114,11 @@ var mappings = [...]mapping{
 	}),
 
 	as("controller.UnknownTopicError", func(e *controller.UnknownTopicError, at place) *problem {
-		return newProblem(codeUnknownTopic, "There is no topic "+shown(e.Topic)+".",
-			"Create it: curl -X PUT "+at.topicURL(e.Topic))
+		fix := "See the topics there are: curl " + at.base + "/topics"
+		if at.method != http.MethodDelete {
+			fix += " — or create it: curl -X PUT " + at.topicURL(e.Topic)
+		}
+		return newProblem(codeUnknownTopic, "There is no topic "+shown(e.Topic)+".", fix)
 	}),
 	as("controller.TopicExistsError", func(e *controller.TopicExistsError, at place) *problem {
 		detail := "The topic " + shown(e.Topic) + " exists already."
@@ -125,8 +129,8 @@ var mappings = [...]mapping{
 			"Look at it: curl "+at.topicURL(e.Topic)+" — change it with PATCH, or choose another name.")
 	}),
 	as("controller.InvalidNameError", func(e *controller.InvalidNameError, _ place) *problem {
-		p := newProblem(codeUnprocessable, shown(e.Topic)+" can't be used as a topic name: "+e.Reason+". 1 to 249 of a-z A-Z 0-9 . _ - are allowed, and neither . nor .. alone.",
-			"Choose a name of those characters; in a path they need no percent-encoding.")
+		p := newProblem(codeUnprocessable, shown(e.Topic)+" can't be used as a topic name: "+e.Reason+".",
+			"Choose a name of 1 to 249 of a-z A-Z 0-9 . _ - that isn't . or .. and isn't reserved; in a path it needs no percent-encoding.")
 		p.kafka = "INVALID_TOPIC_EXCEPTION"
 		return p
 	}),
@@ -179,7 +183,11 @@ var mappings = [...]mapping{
 		return p
 	}),
 	as("replication.UnknownPartitionError", func(e *replication.UnknownPartitionError, at place) *problem {
-		return newProblem(codeUnknownPartition, fmt.Sprintf("The topic %s has no partition %d; its partitions are 0 to %d.", shown(e.Topic), e.Partition, e.Count-1),
+		has := fmt.Sprintf("its partitions are 0 to %d", e.Count-1)
+		if e.Count == 1 {
+			has = "its only one is 0"
+		}
+		return newProblem(codeUnknownPartition, fmt.Sprintf("The topic %s has no partition %d; %s.", shown(e.Topic), e.Partition, has),
 			"See the partitions there are: curl "+at.topicURL(e.Topic)+"/partitions")
 	}),
 	as("replication.NotLeaderError", func(e *replication.NotLeaderError, at place) *problem {
@@ -231,7 +239,11 @@ var mappings = [...]mapping{
 		if partition == "" {
 			partition = "0"
 		}
-		p := newProblem(c, detail, fmt.Sprintf("Go on at %d: curl '%s/partitions/%s/records?offset=%d'", offset, at.topicURL(""), partition, offset))
+		fix := fmt.Sprintf("Go on at %d: curl '%s/partitions/%s/records?offset=%d'", offset, at.topicURL(""), partition, offset)
+		if at.method == http.MethodDelete {
+			fix = fmt.Sprintf("Give at most %d, or high_watermark, as before_offset. See the offsets: curl %s/partitions/%s/offsets", e.End, at.topicURL(""), partition)
+		}
+		p := newProblem(c, detail, fix)
 		p.members = []member{{"log_start_offset", e.Start}, {"high_watermark", e.End}}
 		return p
 	}),
@@ -279,7 +291,7 @@ func explain(err error, at place) *problem {
 
 // where tells explain what the request was about.
 func where(r *http.Request) place {
-	at := place{base: baseURL(r)}
+	at := place{method: r.Method, base: baseURL(r)}
 	segments := splitPath(r)
 	if len(segments) >= 2 && segments[0] == "topics" && validTopicName(segments[1]) {
 		at.topic = segments[1]

@@ -147,7 +147,11 @@ func (q *params) atMost(name string, def, low, high int64) int64 {
 	}
 	n, ok := parseInteger(text)
 	if !ok || n < low {
-		q.faultf(name, "%s is not a whole number of at least %d in plain digits (more than %d counts as that).", shown(text), low, high)
+		unit := ""
+		if strings.HasPrefix(name, "timeout") {
+			unit = " of milliseconds"
+		}
+		q.faultf(name, "%s is not a whole number%s of at least %d in plain digits (more than %d counts as that).", shown(text), unit, low, high)
 		return def
 	}
 	return min(n, high)

@@ -119,8 +119,7 @@ func (a *api) unrouted(mux *chi.Mux, w http.ResponseWriter, r *http.Request) err
 	}
 	allow := allowedMethods(mux, path)
 	if len(allow) == 0 {
-		return &requestError{code: codeNotFound, detail: "There is no resource under this path.",
-			fix: "See the list of paths: curl " + baseURL(r) + "/openapi.json"}
+		return a.nothingAt(path, baseURL(r))
 	}
 	line := strings.Join(allow, ", ")
 	w.Header()["Allow"] = []string{line}
@@ -130,6 +129,18 @@ func (a *api) unrouted(mux *chi.Mux, w http.ResponseWriter, r *http.Request) err
 	}
 	return &requestError{code: codeMethodNotAllowed, detail: "This resource does not answer " + shown(r.Method) + ". It answers " + line + ".",
 		fix: "Use one of: " + line + "."}
+}
+
+// nothingAt says that no resource is at the path, and which one may be meant.
+func (a *api) nothingAt(path, base string) error {
+	detail, fix := "There is no resource under this path.", ""
+	if path == "/consumers" || strings.HasPrefix(path, "/consumers/") {
+		detail = "There is no resource under this path: this version has no consumer groups."
+		fix = "Read a partition from an offset that you keep: GET " + base + "/topics/{topic}/partitions/{partition}/records?offset=… — "
+	} else if near := nearestPath(path, Routes(a)); near != "" {
+		fix = "Perhaps " + base + near + " is meant — "
+	}
+	return &requestError{code: codeNotFound, detail: detail, fix: fix + "every path is on the page " + base + "/docs/ and in " + base + "/openapi.json"}
 }
 
 // allowedMethods is the sorted value of Allow, empty when nothing is at path.
@@ -240,9 +251,17 @@ func pathSegment(r *http.Request, name string) string {
 func topicName(r *http.Request) (string, error) {
 	name := pathSegment(r, "topic")
 	if !validTopicName(name) {
-		return "", &controller.InvalidNameError{Topic: name}
+		return "", badTopicName(name)
 	}
 	return name, nil
+}
+
+// badTopicName says why a name that validTopicName refuses is none.
+func badTopicName(name string) error {
+	if err := controller.CheckTopicName(name); err != nil {
+		return err
+	}
+	panic("handlers: the controller takes a topic name that the router refuses")
 }
 
 // maxTopicNameBytes is Kafka's limit.

@@ -90,7 +90,8 @@ func mediaTypeOf(name string) string {
 func (s *site) serve(w http.ResponseWriter, r *http.Request, name string) error {
 	f := s.files[name]
 	if f == nil {
-		return &requestError{code: codeNotFound, detail: "There is no file " + shown(name) + " here."}
+		return &requestError{code: codeNotFound, detail: "There is no file " + shown(name) + " here.",
+			fix: "The pages are " + baseURL(r) + "/docs/ and " + baseURL(r) + "/console/"}
 	}
 	w.Header()["Content-Security-Policy"] = s.policy
 	return f.serve(w, r)

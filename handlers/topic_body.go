@@ -1,11 +1,13 @@
 package handlers
 
 import (
+	"cmp"
 	"errors"
 	"maps"
 	"math"
 	"net/http"
 	"slices"
+	"strings"
 
 	"github.com/go-chi/render"
 
@@ -108,7 +110,16 @@ func topicRequest(c *controlBody, name, partitions string) (controller.CreateTop
 // checkConfigs tells every fault of the configs at once.
 func checkConfigs(pointer string, configs map[string]string) error {
 	c := &controlBody{}
+	known := controller.ConfigNames()
 	for _, name := range slices.Sorted(maps.Keys(configs)) {
+		if !slices.Contains(known, name) {
+			mean := ""
+			if near := nearest(name, known); near != "" {
+				mean = "; did you mean " + near + "?"
+			}
+			c.faultf(pointer+"/"+pointerEscape(name), "There is no such config%s Known: %s.", cmp.Or(mean, "."), strings.Join(known, ", "))
+			continue
+		}
 		var invalid *controller.InvalidConfigError
 		if errors.As(controller.CheckConfig(name, configs[name]), &invalid) {
 			c.faultf(pointer+"/"+pointerEscape(name), "%s is not allowed. Allowed: %s.", shown(configs[name]), invalid.Allowed)

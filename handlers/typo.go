@@ -19,6 +19,36 @@ func nearest(name string, known []string) string {
 	return best
 }
 
+// nearestPath finds the resource that a mistyped path most probably meant: the
+// path with its fixed segments mended, or "". path is canonical.
+func nearestPath(path string, routes []Route) string {
+	got := strings.Split(path, "/")
+	best, bestDistance := "", math.MaxInt
+	for _, rt := range routes {
+		want := strings.Split(rt.Pattern, "/")
+		if len(want) != len(got) || rt.Pattern == "/" {
+			continue
+		}
+		total := 0
+		for i, segment := range want {
+			switch {
+			case strings.HasPrefix(segment, "{"):
+				want[i] = got[i]
+			case segment != got[i]:
+				if nearest(got[i], want[i:i+1]) == "" {
+					total = math.MaxInt
+				} else if total < math.MaxInt {
+					total += editDistance(got[i], segment)
+				}
+			}
+		}
+		if total < bestDistance {
+			best, bestDistance = strings.Join(want, "/"), total
+		}
+	}
+	return best
+}
+
 // maxTypoBytes keeps the distance of absurdly long names from costing anything.
 const maxTypoBytes = 40
 

@@ -22,7 +22,7 @@ const (
 //
 //	@title					Highwater
 //	@version				1
-//	@description			Highwater keeps partitioned logs of records with Kafka's reliability model, and speaks HTTP. Paths and field names are a superset of the Kafka REST v2 dialect.
+//	@description			Highwater keeps partitioned logs of records with Kafka's reliability model, and speaks HTTP. What the Kafka REST v2 dialect has for topics, partitions and produces works under its paths and with its field names; its consumers (`/consumers/…`), Avro, JSON Schema and Protobuf do not.
 //	@description
 //	@description			**Records.** In the native form (`application/json`) a key is a string and a value any JSON, stored as the very bytes that were sent: numbers keep their text. Bytes that are no JSON stand as `"value_encoding":"text"` or `"base64"`. What a fetch prints can be posted back. The dialect's media types (`application/vnd.kafka.json.v2+json`, `…binary…`, `…text…`) are taken and given as well. Request bodies may be `Content-Encoding: gzip` or `zstd`.
 //	@description
