@@ -409,8 +409,10 @@ func TestR96_ReadersLearnOfATruncation(t *testing.T) {
 	_, err := n.DeleteRecords(context.Background(), "a", 0, 3)
 	n.must(err)
 	var out *storage.OffsetOutOfRangeError
-	if _, err := read(1, 1); !errors.As(err, &out) {
-		t.Errorf("R22: below the start: %v", err)
+	for _, epoch := range []int32{1, 9} {
+		if _, err := read(1, epoch); !errors.As(err, &out) {
+			t.Errorf("R22: below the start, epoch %d: %v", epoch, err)
+		}
 	}
 	if err := n.CheckEpoch("a", 0, 2, 4); err != nil {
 		t.Error(err)
