@@ -3,6 +3,7 @@ package controller
 import (
 	"context"
 	"errors"
+	"runtime"
 	"testing"
 
 	"github.com/hashicorp/raft"
@@ -113,6 +114,11 @@ func TestS4_AFailedStoreEndsTheController(t *testing.T) {
 				_, err := c.CreateTopic(context.Background(), CreateTopicRequest{Name: "a", Partitions: 1, ReplicationFactor: 1})
 				if !errors.Is(err, ErrOutcomeUnknown) {
 					t.Errorf("K12: proposal on a broken disk: %v", err)
+				}
+				// It steps down and stands for election, which needs a new term on
+				// disk: raft panics if it is told that this failed.
+				for c.raft.State() != raft.Candidate {
+					runtime.Gosched()
 				}
 			} else if err := c.store.latch(errDisk); err == nil {
 				t.Fatal("not latched")
