@@ -13,7 +13,8 @@ import (
 // `@x-errors [40001,40401]`. The status is the code divided by 100.
 const errorsAttribute = "x-errors"
 
-// everywhere are the codes that any operation can answer with.
+// everywhere are the codes that any operation can answer with. 40001 is also that
+// of a broken body that a GET brings.
 var everywhere = []int{40001, 50002}
 
 // meaningOf an error code, as every answer's `error_code` carries it.
