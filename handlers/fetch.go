@@ -74,10 +74,13 @@ func (a *api) fetchPage(w http.ResponseWriter, r *http.Request, rd *reader, part
 	var out []byte
 	var res replication.FetchResult
 	whole := false
-	b := q.budget()
+	b, asked, held := q.budget(), q.maxBytes, ration{of: &a.reads}
+	defer held.giveBack()
 	err := a.fromStart(r.Context(), rd, partition, q, func() (_ bool, err error) {
 		if b.taken == 0 {
 			a.buffers.put(res.Data)
+			q.maxBytes = held.draw(asked)
+			b.bytes = int(q.maxBytes)
 			if res, err = rd.fetch(r.Context(), &rd.cursors[0], q.readBytes()); err != nil {
 				return false, err
 			}
@@ -92,6 +95,7 @@ func (a *api) fetchPage(w http.ResponseWriter, r *http.Request, rd *reader, part
 		if b.taken == 0 {
 			a.buffers.put(out)
 			out = nil
+			held.giveBack()
 		}
 		return b.satisfied(q.minBytes), err
 	})

@@ -670,3 +670,49 @@ func TestLargePages(t *testing.T) {
 		}
 	}
 }
+
+// TestReadsShareTheirMemory: when the memory for answers is used up, pages get
+// small, but nobody is refused and nothing is left out; nothing is held by those
+// who wait, nor after the answers.
+func TestReadsShareTheirMemory(t *testing.T) {
+	b := startBroker(t)
+	b.topic("t", 2)
+	for p := range 2 {
+		for range 4 {
+			b.append("t", p, `{"records":[{"value":"`+strings.Repeat("x", 20<<10)+`"},{"value":"`+strings.Repeat("y", 20<<10)+`"}]}`)
+		}
+	}
+	reads := &b.handler.(*api).reads
+	for _, most := range []int64{maxReadBytesInFlight, 0} {
+		reads.most = most
+		pages := 0
+		for next := 0; next < 8; pages++ {
+			got := b.fetch("t", 0, fmt.Sprintf("max_bytes=16777216&offset=%d", next))
+			if len(got) == 0 || got[0].Offset != int64(next) {
+				t.Fatalf("at %d: %v", next, len(got))
+			}
+			next += len(got)
+		}
+		if small := pages > 1; small != (most == 0) {
+			t.Errorf("%d pages with %d bytes for all", pages, most)
+		}
+		merged := b.get("/topics/t/records").want(200)
+		if next := merged.header.Get("Highwater-Next-Position"); (next == "0:8,1:8") != (most > 0) || next == "0:0,1:0" {
+			t.Errorf("merged to %s with %d bytes for all", next, most)
+		}
+		if lines := b.get("/topics/t/records?follow=true&count=16").want(200); strings.Count(string(lines.body), "\n") != 16 {
+			t.Errorf("a tail gave %d lines with %d bytes for all", strings.Count(string(lines.body), "\n"), most)
+		}
+	}
+	done := make(chan answer, 2)
+	go func() { done <- b.get("/topics/t/partitions/0/records?offset=latest&timeout=60000") }()
+	go func() { done <- b.get("/topics/t/records?offset=latest&timeout=60000") }()
+	tail := b.events("/topics/t/records?offset=latest")
+	b.eventually("all wait", func() bool { return b.waiting() == 3 })
+	b.eventually("nothing is held", func() bool { return reads.used.Load() == 0 })
+	b.append("t", 0, recordsBody(1))
+	(<-done).want(200)
+	(<-done).want(200)
+	tail.record()
+	b.eventually("nothing is held", func() bool { return reads.used.Load() == 0 })
+}

@@ -73,6 +73,7 @@ func newAPI(cfg Config) *api {
 		patience: bodyPatience,
 		metrics:  newMetrics(cfg.Metrics),
 		waiters:  limit{most: maxWaiters},
+		reads:    limit{most: maxReadBytesInFlight},
 		bodies:   limit{most: max(maxBodyBytesInFlight, 2*cfg.MaxRequestBytes)},
 	}
 	a.metrics.watch(a)
@@ -95,6 +96,7 @@ type api struct {
 	docs, console *site
 	waiters       limit         // of requests that wait: long-polls and tails
 	bodies        limit         // of expanded request bodies held in memory, in bytes
+	reads         limit         // of records being read and sent, in bytes
 	buffers       buffers       // of reads: batches and rendered records
 	sticky        atomic.Uint32 // spreads the keyless batches over the partitions
 }

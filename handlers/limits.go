@@ -12,6 +12,12 @@ const (
 	// maxBodyBytesInFlight bounds the memory of all request bodies together; it is
 	// raised to hold two of the largest.
 	maxBodyBytesInFlight = 512 << 20
+	// maxReadBytesInFlight bounds the memory of all records that are being read and
+	// sent to clients, who may be slow to take them.
+	maxReadBytesInFlight = 512 << 20
+	// crowdedReadBytes is what a read may take when that is used up: readers get
+	// smaller pages then, not errors.
+	crowdedReadBytes = 32 << 10
 	// retryAfter is what an overloaded or leaderless broker asks clients to wait.
 	retryAfter = 1 * time.Second
 )
@@ -40,4 +46,27 @@ func (a *api) enterWait() (release func(), err error) {
 		return nil, &overloadedError{what: "requests that wait for records"}
 	}
 	return func() { a.waiters.give(1) }, nil
+}
+
+// ration is one answer's part of the memory for reads. It is held from the read
+// until the client has taken the answer, never while a request waits.
+type ration struct {
+	of   *limit
+	held int64
+}
+
+// draw says how many bytes may be read when want are wanted.
+func (n *ration) draw(want int64) int64 {
+	if n.held < want {
+		if !n.of.take(want - n.held) {
+			return min(want, max(n.held, crowdedReadBytes))
+		}
+		n.held = want
+	}
+	return want
+}
+
+func (n *ration) giveBack() {
+	n.of.give(n.held)
+	n.held = 0
 }

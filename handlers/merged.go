@@ -85,16 +85,19 @@ func (a *api) addAll(ctx context.Context, rd *reader, q *readQuery) error {
 // fetchMerged answers with an array or with lines of all partitions.
 func (a *api) fetchMerged(w http.ResponseWriter, r *http.Request, rd *reader, q *readQuery) error {
 	var out []byte
-	b := q.budget()
+	b, held := q.budget(), ration{of: &a.reads}
+	defer held.giveBack()
 	err := a.await(r.Context(), rd, q.wait, func() (bool, error) {
 		if out == nil {
 			out = openFrame(a.buffers.get(), q.frame)
+			b.bytes = int(held.draw(q.maxBytes))
 		}
 		var err error
 		out, err = rd.fillAll(r.Context(), out, &b)
 		if b.taken == 0 {
 			a.buffers.put(out)
 			out = nil
+			held.giveBack()
 		}
 		return b.satisfied(q.minBytes), err
 	})

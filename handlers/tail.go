@@ -21,8 +21,6 @@ const (
 	// tailReadBytes is what a tail takes from one partition in its turn, so that one
 	// busy partition doesn't hold up the others.
 	tailReadBytes = 256 << 10
-	// tailWriteBytes: a tail that has rendered so much writes before it reads on.
-	tailWriteBytes = 256 << 10
 	// pendingPause is how soon a tail looks again for a partition that was just added.
 	pendingPause = 20 * time.Millisecond
 	// retryPreamble asks an EventSource to come back 2 s after a cut.
@@ -191,16 +189,20 @@ func (t *tail) preamble() []byte {
 func (t *tail) pump(ctx context.Context) (wrote bool, err error) {
 	out := t.api.buffers.get()
 	defer func() { t.api.buffers.put(out) }()
+	held := ration{of: &t.api.reads}
+	defer held.giveBack()
+	// One half for what is read, one for what it is rendered to.
+	most := int(held.draw(2*tailReadBytes)) / 2
 	for {
 		var readErr error
 		more := false
 		for i := range t.cursors {
 			before := t.budget.taken
-			if out, _, readErr = t.read(ctx, i, out, &t.budget, tailReadBytes); readErr != nil {
+			if out, _, readErr = t.read(ctx, i, out, &t.budget, most); readErr != nil {
 				break
 			}
 			more = more || t.budget.taken > before
-			if len(out) >= tailWriteBytes {
+			if len(out) >= most {
 				wrote = true
 				if err := t.send(out); err != nil {
 					return wrote, errors.Join(errAborted, err)
