@@ -34,7 +34,7 @@ type config struct {
 	DefaultPartitions        int  `group:"topics" default:"1" placeholder:"N" help:"Partitions of a topic that names no number (default ${default})."`
 	DefaultReplicationFactor int  `group:"topics" default:"0" placeholder:"N" help:"Copies of a topic that names no number (default: 3, or the number of brokers if that is less)."`
 	MinInsyncReplicas        int  `group:"topics" name:"min-insync-replicas" default:"0" placeholder:"N" help:"Copies that must be in sync for acks=-1 (default: 2 when the factor is 3 or more, else 1)."`
-	AutoCreateTopics         bool `group:"topics" help:"Let a produce to an unknown topic create it."`
+	AutoCreateTopics         bool `group:"topics" help:"Let a produce to an unknown topic create it (default: no; such a produce is 404)."`
 
 	NodeID               int32    `group:"cluster" name:"node-id" default:"1" placeholder:"N" help:"This broker's number, for ever (default ${default})."`
 	Cluster              voters   `group:"cluster" placeholder:"1=URL,2=URL,.." help:"The first controller voters; the same value on every node."`

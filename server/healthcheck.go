@@ -26,6 +26,10 @@ func healthcheck(ctx context.Context, cfg *config, out io.Writer) error {
 		}
 		base = "http://" + net.JoinHostPort(host, strconv.Itoa(port))
 	}
+	base, err := baseURL(base)
+	if err != nil {
+		return fmt.Errorf("healthcheck %q: %w", cfg.Healthcheck.URL, err)
+	}
 	ctx, cancel := context.WithTimeout(ctx, healthcheckTimeout)
 	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, base+"/healthz", nil)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"net/http"
 	"path/filepath"
 	"sync"
@@ -130,7 +131,9 @@ func (p *process) stop(grace time.Duration, stopLoops func() error) (errs stopEr
 	// 3. Requests in flight get their answer; the port closes. The loops still
 	//    run: an acks=-1 produce is waiting for the store's fsync.
 	if p.http != nil {
-		p.log.Info().Msg("draining")
+		if p.broker != nil { // else there was nothing but health checks
+			p.log.Info().Msg("draining")
+		}
 		p.shutdownHTTP(ctx)
 	}
 	if p.broker != nil {
@@ -151,7 +154,7 @@ func (p *process) stop(grace time.Duration, stopLoops func() error) (errs stopEr
 		closing = append(closing, p.store.Close())
 	}
 	errs.closing = errors.Join(closing...)
-	if p.http != nil && errs.loops == nil && errs.closing == nil {
+	if p.broker != nil && errs.loops == nil && errs.closing == nil {
 		p.log.Info().Int64("stop_ms", time.Since(began).Milliseconds()).Msg("stopped")
 	}
 	return errs
@@ -165,8 +168,9 @@ func (p *process) openStore(idleFiles int) (*storage.Store, error) {
 	store, err := storage.Open(opts)
 	switch {
 	case errors.Is(err, storage.ErrLocked):
-		return nil, fmt.Errorf("another process holds the lock %s: stop it, or give this one its own --data-dir: %w",
-			filepath.Join(p.cfg.DataDir, "LOCK"), err)
+		return nil, fmt.Errorf("--data-dir %s: %w: stop that one, or give this one a directory of its own", p.cfg.DataDir, err)
+	case errors.Is(err, fs.ErrPermission):
+		return nil, fmt.Errorf("--data-dir %s: %w: give the directory to the user whom the broker runs as, or name another one", p.cfg.DataDir, err)
 	case err != nil:
 		return nil, fmt.Errorf("--data-dir %s: %w", p.cfg.DataDir, err)
 	}

@@ -80,7 +80,7 @@ func listen(ctx context.Context, address string, most int, m *metrics) (*listene
 	l, err := lc.Listen(ctx, "tcp", address)
 	if err != nil {
 		if errors.Is(err, syscall.EADDRINUSE) {
-			return nil, fmt.Errorf("--listen %s: another process has this port; stop it or choose another one (port 0 takes any free one)", address)
+			return nil, fmt.Errorf("--listen %s: another process has this port, perhaps a broker that still runs (ss -ltnp and lsof -i tell which): stop it, or choose another port with --listen (port 0 takes any free one)", address)
 		}
 		return nil, fmt.Errorf("--listen %s: %w", address, err)
 	}
