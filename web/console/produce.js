@@ -3,7 +3,7 @@ import { send } from "./api.js";
 import { Field, Problem, place, useAction } from "./ui.js";
 import { parse } from "./json.js";
 
-const empty = { key: "", keyed: true, value: '{\n  "hello": "world"\n}', kind: "json", partition: "", acks: "-1", headers: [], id: "" };
+const empty = { key: "", keyed: false, value: '{\n  "hello": "world"\n}', kind: "json", partition: "", acks: "-1", headers: [], id: "" };
 
 const base64 = (text) => btoa(String.fromCharCode(...new TextEncoder().encode(text)));
 
@@ -31,6 +31,8 @@ export function Produce({ topic, onDone }) {
   const [form, setForm] = useState(empty);
   const [result, setResult] = useState(null);
   const change = (member, read = (e) => e.target.value) => (e) => setForm({ ...form, [member]: read(e) });
+  // No key unless one is typed; an empty string is one only when the box is ticked.
+  const key = (e) => setForm({ ...form, key: e.target.value, keyed: e.target.value !== "" });
   const header = (i, member) => (e) => setForm({ ...form, headers: form.headers.map((h, j) => (i === j ? { ...h, [member]: e.target.value } : h)) });
   const act = useAction(async () => {
     setResult(null);
@@ -46,8 +48,8 @@ export function Produce({ topic, onDone }) {
   });
   return html`<form class="card" onSubmit=${act.run}>
     <div class="row">
-      <${Field} label="Key" wide><input disabled=${!form.keyed} spellcheck="false" autocomplete="off" placeholder=${form.keyed ? "empty string" : "no key"} value=${form.key} onInput=${change("key")} /><//>
-      <label class="check"><input type="checkbox" checked=${form.keyed} onChange=${change("keyed", (e) => e.target.checked)} /> has a key</label>
+      <${Field} label="Key" wide><input spellcheck="false" autocomplete="off" placeholder=${form.keyed ? "empty string" : "no key"} value=${form.key} onInput=${key} /><//>
+      <label class="check"><input type="checkbox" checked=${form.keyed} onChange=${(e) => setForm({ ...form, keyed: e.target.checked, key: e.target.checked ? form.key : "" })} /> has a key</label>
     </div>
     <${Field} label="Value" wide><textarea class="code" rows="9" spellcheck="false" disabled=${form.kind === "null"} value=${form.kind === "null" ? "" : form.value} onInput=${change("value")}></textarea><//>
     <div class="row">
