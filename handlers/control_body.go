@@ -133,7 +133,7 @@ func controlSyntax(err error, at int64) error {
 	case errors.As(err, &syntactic) && errors.Is(syntactic.Err, jsontext.ErrDuplicateName):
 		return malformed("The body is not well-formed JSON: the member %s is repeated, at byte %d.", shown(syntactic.JSONPointer.LastToken()), syntactic.ByteOffset)
 	case errors.As(err, &syntactic) && !errors.Is(syntactic.Err, io.ErrUnexpectedEOF):
-		return malformed("The body is not well-formed JSON: %s, at byte %d.", syntactic.Err, syntactic.ByteOffset)
+		return malformed("The body is not well-formed JSON: %s, at byte %d.", syntaxText(syntactic.Err), syntactic.ByteOffset)
 	}
 	return malformed("The body is not well-formed JSON: unexpected end of the body, at byte %d.", at)
 }

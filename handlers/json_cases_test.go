@@ -49,6 +49,22 @@ func TestH01_IntegersKeepTheirText(t *testing.T) {
 	wantValues(t, b.values("t", 4), values...)
 }
 
+// Error texts hold no record content (rule 4 of the cases), not even the bytes
+// that break a string.
+func TestH03_ErrorTextsQuoteNoValue(t *testing.T) {
+	b := startBroker(t)
+	b.topic("t", 1)
+	for _, bad := range []string{`\ud800secret`, `\ud800\ud800`, `\xsecret`, `\u12secret`, "\xffsecret"} {
+		for path, body := range map[string]string{"/topics/t": batchOf(`"` + bad + `"`), "/topics": `{"topic_name":"` + bad + `"}`} {
+			answer := b.post(path, body)
+			answer.problem(40001)
+			if text := string(answer.body); strings.Contains(text, "secr") || strings.Contains(text, "`") || strings.Contains(text, "ud800") {
+				t.Errorf("%s with %q answers %s", path, bad, text)
+			}
+		}
+	}
+}
+
 func TestH02_BytesAfterTheDocument(t *testing.T) {
 	b := startBroker(t)
 	b.topic("t", 1)

@@ -190,7 +190,7 @@ func (rp *recordParser) syntax(err error) error {
 			}
 		case errors.Is(syntactic.Err, io.ErrUnexpectedEOF):
 		default:
-			what = syntactic.Err.Error()
+			what = syntaxText(syntactic.Err)
 		}
 	}
 	if rp.lines {
@@ -201,6 +201,16 @@ func (rp *recordParser) syntax(err error) error {
 	e := malformed("The body is not well-formed JSON: %s, at byte %d.", what, at)
 	e.faults = []fault{{pointer, what + ", at byte " + strconv.FormatInt(at, 10) + ".", codeMalformed}}
 	return e
+}
+
+// syntaxText is what the decoder says, but for the bytes it quotes of a string:
+// they are a record's content.
+func syntaxText(err error) string {
+	text := err.Error()
+	if i, j := strings.IndexByte(text, '`'), strings.LastIndexByte(text, '`'); 0 < i && i < j {
+		text = text[:i] + text[j+1:]
+	}
+	return strings.Join(strings.Fields(text), " ")
 }
 
 // envelopePointer cuts a pointer where it would enter a record's content.
