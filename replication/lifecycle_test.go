@@ -247,7 +247,9 @@ func TestRetentionFollowsTheConfigs(t *testing.T) {
 	_, err := n.AlterTopic(context.Background(), "a", map[string]*string{controller.ConfigCleanupPolicy: &text}, 0)
 	n.must(err)
 	stall(p)
-	n.mustAppend(AcksLeader, "a", 0, "above the high watermark")
+	for range 3 { // above the high watermark, in segments of their own
+		n.mustAppend(AcksLeader, "a", 0, strings.Repeat("v", 1000))
+	}
 	n.must(n.retain(p))
 	if start := p.log.StartOffset(); start != 6 {
 		t.Errorf("retention.bytes=0: the log starts at %d; all closed segments below the high watermark should be gone", start)
