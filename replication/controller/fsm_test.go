@@ -306,10 +306,10 @@ func TestFeedTellsWhatChangedAndOnlyThat(t *testing.T) {
 	changed := c.Changed()
 	n := len(m.log)
 	m.must(&alterTopic{ID: a.ID, Set: map[string]string{"x": "1"}})
-	m.must(&alterTopic{ID: a.ID, Set: map[string]string{"x": "2"}})
 	m.must(&deleteTopic{ID: b.ID})
-	f.ApplyBatch(entries(m.log[:n+1], n))
-	f.ApplyBatch(entries(m.log, n+1))
+	m.must(&alterTopic{ID: a.ID, Set: map[string]string{"x": "2"}})
+	f.ApplyBatch(entries(m.log[:n+2], n))
+	f.ApplyBatch(entries(m.log, n+2))
 	<-changed
 	<-cur.Ready()
 	s, ids, jump := cur.Next()
