@@ -716,3 +716,31 @@ func TestReadsShareTheirMemory(t *testing.T) {
 	tail.record()
 	b.eventually("nothing is held", func() bool { return reads.used.Load() == 0 })
 }
+
+// TestLeaderEpochOfAFormerAnswer: sent back it is good, over restarts too, which
+// bring new epochs; one that never was is an explicit 409.
+func TestLeaderEpochOfAFormerAnswer(t *testing.T) {
+	b := startBroker(t)
+	b.topic("t", 1)
+	next, epoch, restarts := "0", "", 0
+	for i := range 9 {
+		b.append("t", 0, recordsBody(2))
+		path := "/topics/t/partitions/0/records?count=1&offset=" + next
+		if epoch != "" {
+			path += "&leader_epoch=" + epoch
+		}
+		a := b.get(path).want(200)
+		next, epoch = a.header.Get("Highwater-Next-Offset"), a.header.Get("Highwater-Leader-Epoch")
+		if next != strconv.Itoa(i+1) {
+			t.Fatalf("read %d ends at %s", i, next)
+		}
+		if i%3 == 2 {
+			b.restart()
+			restarts++
+		}
+	}
+	if a := b.get("/topics/t/partitions/0/records?count=20&offset=" + next + "&leader_epoch=" + epoch).want(200); a.header.Get("Highwater-Leader-Epoch") == epoch {
+		t.Errorf("%d restarts made no new epoch: %s", restarts, epoch)
+	}
+	b.get("/topics/t/partitions/0/records?offset=3&leader_epoch=2147483647").problem(40905)
+}

@@ -38,6 +38,10 @@ type Problem struct {
 	LogEndOffset *int64 `json:"log_end_offset,omitempty" format:"int64"`
 	// The offset at which the log was expected to end (41201).
 	ExpectedOffset *int64 `json:"expected_offset,omitempty" format:"int64"`
+	// Where the histories part: go on from here at the latest (40905).
+	SafeOffset *int64 `json:"safe_offset,omitempty" format:"int64"`
+	// The leader epoch of the record before safe_offset (40905).
+	SafeLeaderEpoch *int64 `json:"safe_leader_epoch,omitempty" format:"int64"`
 	// The fate of each record, when all failed for different reasons.
 	Offsets []ProducedOffset `json:"offsets,omitempty"`
 }
