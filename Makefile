@@ -30,7 +30,7 @@ fuzz: ## every fuzz target for FUZZTIME each (FUZZTIME=10m)
 bench: ## measure the targets and write docs/PERFORMANCE.md (12 minutes)
 	go run ./scripts/bench
 
-bench-quick: ## the same in a few seconds, for whether it runs; prints
+bench-quick: ## the same in about a minute, for whether it runs; prints
 	go run ./scripts/bench -quick
 
 bench-compare: ## compare Go benchmarks with another commit (REF=main~1)

@@ -24,7 +24,9 @@ func parseLinesBody(p *plan, body []byte) error {
 			return rp.verdict()
 		}
 		if rp.count > 0 && lineFeeds == 0 {
-			return malformed("Line %d holds more than one record. Nothing was written.", rp.line)
+			err := malformed("Line %d holds more than one record. Nothing was written.", rp.line)
+			err.fix = "Put each record on a line of its own. With curl: --data-binary, as -d @file takes the line breaks out."
+			return err
 		}
 		if err := rp.record(); err != nil {
 			return err

@@ -131,9 +131,10 @@ func batchMediaType(r *http.Request) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	hint := "Send JSON with Content-Type: application/json."
+	raw := "send one raw record, of any type, to " + baseURL(r) + r.URL.EscapedPath() + "/records"
+	hint := "Send JSON with Content-Type: application/json, or " + raw
 	if media == typeForm {
-		hint = "This is curl's default type for -d: say --json instead of -d, or send one raw record to " + baseURL(r) + r.URL.EscapedPath() + "/records"
+		hint = "This is curl's default type for -d: say --json instead of -d, or " + raw
 	}
 	return media, acceptedTypes(media, batchTypes, hint)
 }

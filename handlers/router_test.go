@@ -46,4 +46,9 @@ func TestFixesFitTheRequest(t *testing.T) {
 			t.Errorf("%s %s: %q should be in, %q out of\n%s", c.method, c.path, c.says, c.not, text)
 		}
 	}
+	joined := b.post("/topics/known", `{"value":1}{"value":2}`, header("Content-Type", "application/x-ndjson"))
+	joined.problem(40001)
+	if !strings.Contains(string(joined.body), "--data-binary") {
+		t.Errorf("two records on one line: %s", joined.body)
+	}
 }
