@@ -16,17 +16,17 @@ import (
 //	@Tags			fetch
 //	@Param			topic			path	string	true	"Topic name"	minlength(1)	maxlength(249)	example(orders)
 //	@Param			position		query	string	false	"Where to begin: Highwater-Next-Position of a former answer"	minlength(3)
-//	@Param			offset			query	string	false	"Where to begin in every partition"	Enums(earliest,latest)	default(earliest)
+//	@Param			offset			query	string	false	"Where to begin in every partition"	Enums(earliest,latest)	default(earliest)	example(earliest)
 //	@Param			timestamp		query	string	false	"Begin at the first record at or after this time instead: milliseconds since 1970, RFC 3339, or a time back from now like -15m"	minlength(1)	maxlength(64)
-//	@Param			timeout			query	int		false	"Milliseconds to wait when nothing is there; more than 60000 counts as that"	minimum(0)	default(0)
-//	@Param			max_bytes		query	int		false	"Bytes of keys, values and headers to give at most, but at least one record; more than 16777216 counts as that"	minimum(1)	default(1048576)
-//	@Param			count			query	int		false	"Records to give at most"	minimum(1)
-//	@Param			min_bytes		query	int		false	"With timeout: wait until so much is there"	minimum(1)	default(1)
-//	@Param			isolation		query	string	false	"Neither ever shows a record at or above the high watermark"	Enums(read_committed,read_uncommitted)	default(read_committed)
-//	@Param			key_format		query	string	false	"How keys stand in the answer"		Enums(string,json,binary)
-//	@Param			value_format	query	string	false	"How values stand in the answer"	Enums(string,json,binary)
-//	@Param			follow			query	boolean	false	"Tail as NDJSON (or as events)"		default(false)
-//	@Param			Last-Event-ID	header	string	false	"Tails as events: resume here; wins over the query"
+//	@Param			timeout			query	int		false	"Milliseconds to wait when nothing is there; more than 60000 counts as that"	minimum(0)	default(0)	example(0)
+//	@Param			max_bytes		query	int		false	"Bytes of keys, values and headers to give at most, but at least one record; more than 16777216 counts as that"	minimum(1)	default(1048576)	example(1048576)
+//	@Param			count			query	int		false	"Records to give at most"	minimum(1)	example(100)
+//	@Param			min_bytes		query	int		false	"With timeout: wait until so much is there"	minimum(1)	default(1)	example(1)
+//	@Param			isolation		query	string	false	"Neither ever shows a record at or above the high watermark"	Enums(read_committed,read_uncommitted)	default(read_committed)	example(read_committed)
+//	@Param			key_format		query	string	false	"How keys stand in the answer"		Enums(string,json,binary)	example(string)
+//	@Param			value_format	query	string	false	"How values stand in the answer"	Enums(string,json,binary)	example(json)
+//	@Param			follow			query	boolean	false	"Tail as NDJSON (or as events)"		default(false)	example(false)
+//	@Param			Last-Event-ID	header	string	false	"Tails as events: resume here; wins over the query"	example(0:0)
 //	@Param			Prefer			header	string	false	"wait=N: the same as timeout, in seconds; what is no such preference is passed over"	example(wait=1)
 //	@Success		200		{array}		schema.Record	"The records."
 //	@Header			200		{string}	Highwater-Next-Position	"Where the next fetch begins."

@@ -10,7 +10,7 @@ import (
 //	@Summary		List topics
 //	@Description	The names in order. Topics of the broker's own are left out unless asked for.
 //	@Tags			topics
-//	@Param			internal	query	boolean	false	"Also the broker's own topics"	default(false)
+//	@Param			internal	query	boolean	false	"Also the broker's own topics"	default(false)	example(false)
 //	@Success		200	{array}	string	"The names."
 //	@Router			/topics [get]
 func (a *api) listTopics(w http.ResponseWriter, r *http.Request) error {

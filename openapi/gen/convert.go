@@ -23,8 +23,12 @@ const problemMedia = "application/problem+json"
 
 // convert makes the OpenAPI 3.0.3 document of a Swagger 2.0 one.
 func convert(swagger []byte) (*openapi3.T, error) {
+	swagger, err := markExamples(dropPackagePrefixes(swagger))
+	if err != nil {
+		return nil, err
+	}
 	var doc2 openapi2.T
-	if err := json.Unmarshal(dropPackagePrefixes(swagger), &doc2); err != nil {
+	if err := json.Unmarshal(swagger, &doc2); err != nil {
 		return nil, fmt.Errorf("gen: swagger: %w", err)
 	}
 	doc, err := openapi2conv.ToV3(&doc2)

@@ -124,5 +124,7 @@ func attach(m *openapi3.MediaType, name string, value any) {
 		}
 		return '-'
 	}, strings.ToLower(name))
+	// Readers sort by name: the number keeps the order of the file.
+	key = fmt.Sprintf("%02d-%s", len(m.Examples)+1, key)
 	m.Examples[key] = &openapi3.ExampleRef{Value: &openapi3.Example{Summary: name, Value: value}}
 }

@@ -44,7 +44,7 @@ func TestConvert(t *testing.T) {
 	doc, err := convert([]byte(`{"swagger":"2.0","info":{"title":"x","version":"1"},"paths":{
 		"/topics/{topic}":{"post":{"operationId":"p","summary":"s","description":"d","tags":["t"],
 			"consumes":["application/json"],"produces":["application/json"],
-			"parameters":[{"in":"path","name":"topic","type":"string","required":true,"x-example":"a"},
+			"parameters":[{"in":"path","name":"topic","type":"string","required":true,"example":"a"},
 				{"in":"body","name":"body","schema":{"$ref":"#/definitions/schema.Rec"}}],
 			"responses":{"200":{"description":"ok","schema":{"type":"array","items":{"$ref":"#/definitions/schema.Rec"}},
 				"headers":{"Next":{"type":"integer"}}}},
@@ -76,7 +76,7 @@ func TestConvert(t *testing.T) {
 	if *unavailable.Description != "`50302` no leader right now; `50303` not enough in-sync replicas, nothing appended." || unavailable.Headers["Retry-After"] == nil {
 		t.Errorf("503: %s %v", *unavailable.Description, unavailable.Headers)
 	}
-	if op.Parameters[0].Value.Schema.Value.Pattern == "" || len(op.Extensions) != 0 {
+	if p := op.Parameters[0].Value; p.Schema.Value.Pattern == "" || p.Example != "a" || len(p.Extensions) != 0 || len(op.Extensions) != 0 {
 		t.Errorf("parameter %v, extensions %v", op.Parameters[0].Value, op.Extensions)
 	}
 }

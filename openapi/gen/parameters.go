@@ -1,6 +1,9 @@
 package main
 
 import (
+	"encoding/json"
+	"fmt"
+
 	"github.com/getkin/kin-openapi/openapi3"
 )
 
@@ -42,17 +45,42 @@ func patternOf(parameter, operation string) string {
 }
 
 func finishParameter(op *openapi3.Operation, p *openapi3.Parameter) {
-	p.Extensions = without(p.Extensions, "x-example")
-	if p.Schema == nil || p.Schema.Value == nil {
-		return
+	p.Example = p.Extensions[exampleExtension]
+	p.Extensions = without(p.Extensions, exampleExtension)
+	if p.Schema != nil && p.Schema.Value != nil {
+		p.Schema.Value.Pattern = patternOf(p.Name, op.OperationID)
 	}
-	s := p.Schema.Value
-	s.Pattern = patternOf(p.Name, op.OperationID)
-	// An example belongs to the parameter: there the docs page and the generated
-	// clients find it.
-	if p.Example == nil && s.Example != nil {
-		p.Example, s.Example = s.Example, nil
+}
+
+// exampleExtension carries a parameter's example through the conversion: Swagger
+// 2.0 has no such member, although swag writes it.
+const exampleExtension = "x-example"
+
+// markExamples renames the `example` of parameters to exampleExtension.
+func markExamples(swagger []byte) ([]byte, error) {
+	var doc map[string]any
+	if err := json.Unmarshal(swagger, &doc); err != nil {
+		return nil, fmt.Errorf("gen: swagger: %w", err)
 	}
+	paths, _ := doc["paths"].(map[string]any)
+	for _, item := range paths {
+		operations, _ := item.(map[string]any)
+		for _, op := range operations {
+			operation, _ := op.(map[string]any)
+			parameters, _ := operation["parameters"].([]any)
+			for _, p := range parameters {
+				if parameter, ok := p.(map[string]any); ok && parameter["example"] != nil {
+					parameter[exampleExtension] = parameter["example"]
+					delete(parameter, "example")
+				}
+			}
+		}
+	}
+	out, err := json.Marshal(doc)
+	if err != nil {
+		return nil, fmt.Errorf("gen: swagger: %w", err)
+	}
+	return out, nil
 }
 
 func finishHeaders(r *openapi3.Response) {

@@ -1,6 +1,6 @@
 import { html, useState, useEffect } from "./vendor/preact-htm.js";
 import { getText } from "./api.js";
-import { Field, Loading, Problem, place, useLoad } from "./ui.js";
+import { Field, Loading, PartitionChoice, Problem, place, useLoad } from "./ui.js";
 import { parseRecords } from "./json.js";
 import { RecordTable } from "./record.js";
 
@@ -71,8 +71,7 @@ function Bar({ topic, at, go, reload }) {
     else location.hash = to;
   };
   return html`<form class="card inline" onSubmit=${submit}>
-    <${Field} label="Partition"><select value=${at.partition} onChange=${(e) => go({ partition: e.target.value })}>
-      ${topic.partitions.map((p) => html`<option key=${p.partition.text} value=${p.partition.text}>${p.partition.text}</option>`)}</select><//>
+    <${Field} label="Partition"><${PartitionChoice} partitions=${topic.partitions} value=${at.partition} onChange=${(partition) => go({ partition })} /><//>
     <${Field} label="From"><select value=${form.kind} onChange=${(e) => setForm({ ...form, kind: e.target.value })}>
       <option value="newest">the newest</option><option value="oldest">the oldest</option><option value="offset">an offset</option><option value="time">a time</option></select><//>
     ${form.kind === "offset" && html`<${Field} label="Offset"><input required inputmode="numeric" pattern="[0-9]{1,19}" value=${form.offset} onInput=${(e) => setForm({ ...form, offset: e.target.value })} /><//>`}

@@ -1,6 +1,6 @@
 import { html, useState, useEffect, useRef } from "./vendor/preact-htm.js";
 import { url } from "./api.js";
-import { Field, place } from "./ui.js";
+import { Field, PartitionChoice, place } from "./ui.js";
 import { parseRecord } from "./json.js";
 import { RecordTable } from "./record.js";
 
@@ -52,8 +52,7 @@ export function Live({ topic, query }) {
   const say = { connecting: "Connecting…", following: "Following", paused: "Paused", refused: "The broker refused the stream" }[state];
   return html`
     <form class="card inline" onSubmit=${(e) => e.preventDefault()}>
-      <${Field} label="Partition"><select value=${partition} onChange=${(e) => { location.hash = place(["topics", topic.name, "live"], { partition: e.target.value }); }}>
-        <option value="">all</option>${topic.partitions.map((p) => html`<option key=${p.partition.text} value=${p.partition.text}>${p.partition.text}</option>`)}</select><//>
+      <${Field} label="Partition"><${PartitionChoice} partitions=${topic.partitions} value=${partition} empty="all" onChange=${(to) => { location.hash = place(["topics", topic.name, "live"], { partition: to }); }} /><//>
       <button type="button" onClick=${() => setPaused(!paused)}>${paused ? "Go on from now" : "Pause"}</button>
       <button type="button" onClick=${() => { setRecords([]); setSeen(0); }}>Clear</button>
       <span class=${`health ${state === "following" ? "up" : state === "refused" ? "down" : "unknown"}`} role="status"><i aria-hidden="true"></i>${say} · ${seen} seen${seen > keep ? `, the last ${keep} shown` : ""}</span>

@@ -1,6 +1,6 @@
 import { html, useState } from "./vendor/preact-htm.js";
 import { send } from "./api.js";
-import { Field, Problem, place, useAction } from "./ui.js";
+import { Field, PartitionChoice, Problem, place, useAction } from "./ui.js";
 import { parse } from "./json.js";
 
 const empty = { key: "", keyed: false, value: '{\n  "hello": "world"\n}', kind: "json", partition: "", acks: "-1", headers: [], id: "" };
@@ -54,7 +54,7 @@ export function Produce({ topic, onDone }) {
     <${Field} label="Value" wide><textarea class="code" rows="9" spellcheck="false" disabled=${form.kind === "null"} value=${form.kind === "null" ? "" : form.value} onInput=${change("value")}></textarea><//>
     <div class="row">
       <${Field} label="Value is"><select value=${form.kind} onChange=${change("kind")}><option value="json">JSON</option><option value="text">text</option><option value="null">null (a tombstone)</option></select><//>
-      <${Field} label="Partition"><select value=${form.partition} onChange=${change("partition")}><option value="">by key</option>${topic.partitions.map((p) => html`<option key=${p.partition.text} value=${p.partition.text}>${p.partition.text}</option>`)}</select><//>
+      <${Field} label="Partition"><${PartitionChoice} partitions=${topic.partitions} value=${form.partition} empty="by key" onChange=${(partition) => setForm({ ...form, partition })} /><//>
       <${Field} label="Acknowledged when"><select value=${form.acks} onChange=${change("acks")}><option value="-1">on disk on all in-sync replicas</option><option value="1">written by the leader</option><option value="0">queued</option></select><//>
       <${Field} label="Message id"><input spellcheck="false" autocomplete="off" placeholder="none" value=${form.id} onInput=${change("id")} /><//>
     </div>

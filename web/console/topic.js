@@ -1,6 +1,6 @@
 import { html, useState } from "./vendor/preact-htm.js";
 import { get, remove, send } from "./api.js";
-import { Dialog, Field, Figure, Loading, Problem, place, useAction, useLoad } from "./ui.js";
+import { Dialog, Field, Figure, Loading, Problem, listed, place, useAction, useLoad } from "./ui.js";
 import { count, duration, recordsOf, sum } from "./format.js";
 import { Browse } from "./browse.js";
 import { Live } from "./live.js";
@@ -39,7 +39,7 @@ function Figures({ topic }) {
   return html`<dl class="figures">
     <${Figure} label="Records" value=${records === null ? "–" : count(records)} note="readable now" />
     <${Figure} label="Ever written" value=${water === null ? "–" : count(water)} note="sum of high watermarks" />
-    <${Figure} label="Partitions" value=${parts.length} />
+    <${Figure} label="Partitions" value=${count(parts.length)} />
     <${Figure} label="Replicas" value=${parts[0]?.replicas.length ?? "–"} note=${behind ? `${behind} partitions under-replicated` : "all in sync"} />
     <${Figure} label="Retention" value=${duration(topic.configs["retention.ms"] ?? "")} note=${topic.configs["cleanup.policy"]} />
   </dl>`;
@@ -49,6 +49,8 @@ const offset = (n) => (n === null || n === undefined ? "–" : count(n.text));
 
 function Partitions({ topic, onDone }) {
   const [want, setWant] = useState("");
+  const [from, setFrom] = useState(0);
+  const shown = topic.partitions.slice(from, from + listed);
   const more = useAction(async () => {
     await send("PATCH", ["topics", topic.name], JSON.stringify({ partitions: Number(want) }));
     setWant("");
@@ -57,7 +59,7 @@ function Partitions({ topic, onDone }) {
   return html`
     <section class="card flush"><div class="scroll"><table>
       <thead><tr><th>Partition</th><th class="num">Leader</th><th class="num">Epoch</th><th>In sync</th><th class="num">Log start</th><th class="num">High watermark</th><th class="num">Log end</th><th class="num">Records</th><th>Replicas</th><th></th></tr></thead>
-      <tbody>${topic.partitions.map((p) => html`<tr key=${p.partition.text}>
+      <tbody>${shown.map((p) => html`<tr key=${p.partition.text}>
         <td>${p.partition.text}</td>
         <td class="num">${p.leader.text === "-1" ? html`<span class="tag bad">none</span>` : p.leader.text}</td>
         <td class="num">${p.leader_epoch.text}</td>
@@ -70,6 +72,11 @@ function Partitions({ topic, onDone }) {
         <td><a href=${place(["topics", topic.name, "records"], { partition: p.partition.text })}>Records</a></td>
       </tr>`)}</tbody>
     </table></div></section>
+    ${topic.partitions.length > listed && html`<nav class="pages" aria-label="Partitions">
+      <button disabled=${from === 0} onClick=${() => setFrom(from - listed)}>Previous</button>
+      <span>${from}–${from + shown.length - 1} of ${count(topic.partitions.length)}</span>
+      <button disabled=${from + listed >= topic.partitions.length} onClick=${() => setFrom(from + listed)}>Next</button>
+    </nav>`}
     <form class="card inline" onSubmit=${more.run}>
       <${Problem} error=${more.error} onClose=${more.clear} />
       <${Field} label="Partitions from now on"><input type="number" required min=${topic.partitions.length + 1} placeholder=${String(topic.partitions.length + 1)} value=${want} onInput=${(e) => setWant(e.target.value)} /><//>

@@ -79,7 +79,7 @@ function Row({ name, topic }) {
   const leaderless = parts.filter((p) => p.leader.text === "-1").length;
   return html`<tr>
     <td>${link} ${leaderless > 0 && html`<span class="tag bad">${leaderless} without leader</span>`} ${behind > 0 && html`<span class="tag warn">${behind} under-replicated</span>`}</td>
-    <td class="num">${parts.length}</td>
+    <td class="num">${count(parts.length)}</td>
     <td class="num">${records === null ? "–" : count(records)}</td>
     <td class="num">${water === null ? "–" : count(water)}</td>
     <td class="num">${parts[0]?.replicas.length ?? "–"}</td>

@@ -3,7 +3,8 @@
 import { html, useState, useEffect, useRef, useCallback } from "./vendor/preact-htm.js";
 
 // useLoad runs `load` at once, again when `key` changes or reload is called, and
-// every `every` ms while the page is looked at. The last good answer stays shown.
+// every `every` ms while the page is looked at; seldomer when an answer takes long,
+// as that of a topic with thousands of partitions. The last good answer stays shown.
 export function useLoad(load, key, every = 0) {
   const [state, setState] = useState({ key: null, data: null, error: null });
   const [turn, setTurn] = useState(0);
@@ -12,13 +13,14 @@ export function useLoad(load, key, every = 0) {
     const stop = new AbortController();
     let timer = 0;
     const run = async () => {
+      const began = performance.now();
       try {
         const data = await load(stop.signal);
         if (!stop.signal.aborted) setState({ key, data, error: null });
       } catch (error) {
         if (!stop.signal.aborted) setState((s) => ({ key, data: s.key === key ? s.data : null, error }));
       }
-      if (every && !stop.signal.aborted) timer = setTimeout(tick, every);
+      if (every && !stop.signal.aborted) timer = setTimeout(tick, Math.max(every, 20 * (performance.now() - began)));
     };
     const tick = () => (document.hidden ? (timer = setTimeout(tick, every)) : run());
     run();
@@ -82,6 +84,20 @@ export function useAction(act) {
 
 export function Field({ label, hint, children, wide }) {
   return html`<label class=${wide ? "field wide" : "field"}><span>${label}</span>${children}${hint && html`<small>${hint}</small>`}</label>`;
+}
+
+// listed bounds the partitions that a list of choices or a page of a table holds.
+export const listed = 200;
+
+// PartitionChoice is a list, or a number where a list would be too long.
+export function PartitionChoice({ partitions, value, empty, onChange }) {
+  const change = (e) => onChange(e.target.value);
+  if (partitions.length > listed) {
+    return html`<input type="number" min="0" max=${partitions.length - 1} placeholder=${empty} value=${value} onChange=${change} />`;
+  }
+  return html`<select value=${value} onChange=${change}>
+    ${empty && html`<option value="">${empty}</option>`}
+    ${partitions.map((p) => html`<option key=${p.partition.text} value=${p.partition.text}>${p.partition.text}</option>`)}</select>`;
 }
 
 export function Figure({ label, value, note }) {
