@@ -196,7 +196,11 @@ func (t *tail) pump(ctx context.Context) (wrote bool, err error) {
 	for {
 		var readErr error
 		more := false
-		for i := range t.cursors {
+		// Not always the first partition first: readers that come back after few
+		// records must reach the others too.
+		first := t.turn()
+		for k := range t.cursors {
+			i := (first + k) % len(t.cursors)
 			before := t.budget.taken
 			if out, _, readErr = t.read(ctx, i, out, &t.budget, most); readErr != nil {
 				break

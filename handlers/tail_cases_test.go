@@ -134,3 +134,26 @@ func TestDamageIsNoGap(t *testing.T) {
 		t.Error("a record's value is in the log")
 	}
 }
+
+// A merged tail that is cut after every few records comes to all partitions.
+func TestH21_ResumedTailsStarveNoPartition(t *testing.T) {
+	const parts, rounds = 3, 6
+	b := startBroker(t)
+	b.topic("t", parts)
+	for p := range parts {
+		b.append("t", p, recordsBody(rounds))
+	}
+	at := "0:0,1:0,2:0"
+	for range rounds {
+		s := b.events("/topics/t/records?count=1", header("Last-Event-ID", at))
+		for e := s.block(); e.name != "end"; e = s.block() {
+			if e.id != "" {
+				at = e.id
+			}
+		}
+		s.close()
+	}
+	if at != "0:2,1:2,2:2" {
+		t.Errorf("after %d tails of one record each: %s", rounds, at)
+	}
+}

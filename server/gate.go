@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"strconv"
 	"strings"
+	"sync"
 	"sync/atomic"
 )
 
@@ -17,14 +18,18 @@ var (
 
 // gate stands before the handlers. The port is open from the first moment, so
 // that a health check sees a live process while recovery runs; other calls are
-// told to come back.
+// told to come back. An event stream waits: a browser's EventSource comes back after
+// a cut, but any status other than 200 ends it for good, and a restart must not.
 type gate struct {
 	next  atomic.Pointer[http.Handler] // nil while starting; set once
 	state atomic.Pointer[error]        // why not ready; nil: ready
+	up    chan struct{}                // closed when next is set
+	down  chan struct{}                // closed by drain
+	once  sync.Once                    // closes down
 }
 
 func newGate() *gate {
-	g := &gate{}
+	g := &gate{up: make(chan struct{}), down: make(chan struct{})}
 	g.state.Store(&errStarting)
 	return g
 }
@@ -33,10 +38,14 @@ func newGate() *gate {
 func (g *gate) open(next http.Handler) {
 	g.next.Store(&next)
 	g.state.CompareAndSwap(&errStarting, nil)
+	close(g.up)
 }
 
 // drain makes the broker not ready for good.
-func (g *gate) drain() { g.state.Store(&errDraining) }
+func (g *gate) drain() {
+	g.state.Store(&errDraining)
+	g.once.Do(func() { close(g.down) })
+}
 
 // ready is nil when the broker is ready, else the reason.
 func (g *gate) ready() error {
@@ -48,13 +57,20 @@ func (g *gate) ready() error {
 
 // ServeHTTP passes the request on, or answers for a broker that isn't up yet.
 func (g *gate) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if g.next.Load() == nil && wantsEvents(r) {
+		select {
+		case <-g.up:
+		case <-g.down:
+		case <-r.Context().Done():
+		}
+	}
 	if next := g.next.Load(); next != nil {
 		(*next).ServeHTTP(w, r)
 		return
 	}
 	if strings.TrimSuffix(r.URL.Path, "/") == "/healthz" && (r.Method == http.MethodGet || r.Method == http.MethodHead) {
-		w.Header().Set("Content-Type", "text/plain; charset=utf-8")
-		_, _ = w.Write([]byte("ok\n"))
+		w.Header().Set("Content-Type", "application/json")
+		_, _ = w.Write([]byte("{\"status\":\"ok\"}\n"))
 		return
 	}
 	body := whileStarting().body()
@@ -64,6 +80,11 @@ func (g *gate) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Cache-Control", "no-store")
 	w.WriteHeader(http.StatusServiceUnavailable)
 	_, _ = w.Write(body)
+}
+
+// wantsEvents tells what an EventSource asks for.
+func wantsEvents(r *http.Request) bool {
+	return r.Method == http.MethodGet && strings.Contains(strings.ToLower(r.Header.Get("Accept")), "text/event-stream")
 }
 
 // refusal is a request that is turned away before the handlers see it. Slug, code

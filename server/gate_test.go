@@ -57,3 +57,32 @@ func TestGateStaysDraining(t *testing.T) {
 		t.Error("a draining broker says that it is ready")
 	}
 }
+
+// TestH21_AnEventStreamOutlivesARestart: an EventSource takes any answer but 200
+// for the end, so one that comes back while the broker starts waits for it.
+func TestH21_AnEventStreamOutlivesARestart(t *testing.T) {
+	t.Parallel()
+	call := func(g *gate) <-chan int {
+		code := make(chan int, 1)
+		r := httptest.NewRequest("GET", "/topics/a/records", nil)
+		r.Header.Set("Accept", "text/event-stream")
+		go func() {
+			w := httptest.NewRecorder()
+			g.ServeHTTP(w, r)
+			code <- w.Code
+		}()
+		return code
+	}
+	g := newGate()
+	code := call(g)
+	g.open(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusOK) }))
+	if got := <-code; got != 200 {
+		t.Errorf("an event stream asked for while starting: %d", got)
+	}
+	g = newGate()
+	code = call(g)
+	g.drain()
+	if got := <-code; got != 503 {
+		t.Errorf("an event stream asked for while starting, then stopping: %d", got)
+	}
+}
