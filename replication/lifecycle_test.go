@@ -86,7 +86,7 @@ func TestTopicLifeCycleRaces(t *testing.T) {
 	ctx := context.Background()
 	for w := range workers {
 		wg.Go(func() {
-			for i := range rounds {
+			for i := 0; i < rounds || appended.Load() == 0 && i < 100*rounds; i++ {
 				name := fmt.Sprint("t", (w+i)%topics)
 				switch (w + i/2) % 4 {
 				case 0:
