@@ -26,12 +26,16 @@ func (a *api) fetchOne(w http.ResponseWriter, r *http.Request, rd *reader, parti
 		return err
 	}
 	defer a.buffers.put(res.Data)
+	if rec != nil {
+		if err := describeRecord(w.Header(), rec); err != nil {
+			return err
+		}
+	}
 	a.describe(w.Header(), rd, &rd.cursors[0], &res, q)
 	if rec == nil {
 		w.WriteHeader(http.StatusNoContent)
 		return nil
 	}
-	describeRecord(w.Header(), rec)
 	if q.start.kind == startAt && !a.compacted(rd.topic) && notModified(w, r, rd.etag(q.start.n, q)) {
 		return nil
 	}
@@ -59,30 +63,52 @@ func (rd *reader) first(ctx context.Context, i int) (*storage.Record, replicatio
 	return &rd.rec, res, nil
 }
 
+const (
+	// maxKeyInHeader bounds Record-Key, in bytes as sent: clients give up on a head
+	// that is too long, some on a line of 64 KiB, curl on 300 KiB in all.
+	maxKeyInHeader = 32 << 10
+	// maxRecordHeaderBytes bounds the names and values of all Record-Header-… lines.
+	maxRecordHeaderBytes = 32 << 10
+)
+
 // describeRecord gives all of a record but its value as headers: Record-Offset,
 // Record-Timestamp, Record-Key (percent-encoded, so that it can be pasted into
 // ?key=), Message-Id, and a Record-Header-<name> for each header whose name and
-// value a header can carry as they are.
-func describeRecord(h http.Header, rec *storage.Record) {
+// value a header can carry as they are; Record-Headers-Omitted counts the others.
+// A key that is too long for a header is a 40601: without it the record would
+// look as if it had none.
+func describeRecord(h http.Header, rec *storage.Record) error {
+	if rec.Key != nil {
+		key := percentEncoded(rec.Key)
+		if len(key) > maxKeyInHeader {
+			return &requestError{code: codeNotAcceptable, detail: "The key of record " + strconv.FormatInt(rec.Offset, 10) + " is too long for an HTTP header.",
+				fix: "Read this record with Accept: application/json."}
+		}
+		h["Record-Key"] = []string{key}
+	}
 	h["Record-Offset"] = []string{strconv.FormatInt(rec.Offset, 10)}
 	h["Record-Timestamp"] = []string{strconv.FormatInt(rec.Timestamp, 10)}
-	if rec.Key != nil {
-		h["Record-Key"] = []string{percentEncoded(rec.Key)}
-	}
 	if rec.Value == nil {
 		h["Record-Tombstone"] = []string{"true"}
 	}
-	id := recordID(rec)
+	id, room, omitted := recordID(rec), maxRecordHeaderBytes, 0
 	for i := range rec.Headers {
 		name, value := rec.Headers[i].Key, rec.Headers[i].Value
+		size := len(recordHeaderPrefix) + len(name) + len(value)
 		switch {
-		case value == nil || !plainHeaderText(value):
-		case i == id:
+		case i == id && plainHeaderText(value):
 			h["Message-Id"] = []string{string(value)}
-		case headerToken(name):
-			h.Add("Record-Header-"+string(name), string(value))
+		case value != nil && plainHeaderText(value) && headerToken(name) && size <= room:
+			h.Add(recordHeaderPrefix+string(name), string(value))
+			room -= size
+		default:
+			omitted++
 		}
 	}
+	if omitted > 0 {
+		h["Record-Headers-Omitted"] = []string{strconv.Itoa(omitted)}
+	}
+	return nil
 }
 
 // percentEncoded escapes all bytes but the unreserved ones of RFC 3986.

@@ -1,6 +1,7 @@
 package handlers
 
 import (
+	"encoding/base64"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -743,4 +744,30 @@ func TestLeaderEpochOfAFormerAnswer(t *testing.T) {
 		t.Errorf("%d restarts made no new epoch: %s", restarts, epoch)
 	}
 	b.get("/topics/t/partitions/0/records?offset=3&leader_epoch=2147483647").problem(40905)
+}
+
+// A record whose key or headers an HTTP head can't hold isn't given as if it had
+// none, nor in a head that clients refuse.
+func TestFetchOneOfWhatNoHeadHolds(t *testing.T) {
+	b := startBroker(t)
+	b.topic("t", 1)
+	long := strings.Repeat("k", maxKeyInHeader)
+	headers := `{"key":"a","value":"eA=="},{"key":"n","value":null},{"key":"b\r\nc","value":"eA=="},{"key":"long","value":"` +
+		base64.StdEncoding.EncodeToString([]byte(strings.Repeat("x", maxRecordHeaderBytes))) + `"},{"key":"z","value":"eQ=="}`
+	b.post("/topics/t?acks=-1", `{"records":[{"key":"`+long+`","value":1},{"key":"`+long+`k","value":2},{"key":"k","value":3,"headers":[`+headers+`]}]}`).want(200)
+	one := func(offset string) answer {
+		return b.get("/topics/t/partitions/0/records?count=1&offset="+offset, accept(typeOctets))
+	}
+	if a := one("0").want(200); a.header.Get("Record-Key") != long || a.header.Get("Record-Headers-Omitted") != "" {
+		t.Errorf("a key of %d bytes: %d came back", len(long), len(a.header.Get("Record-Key")))
+	}
+	a := one("1")
+	a.problem(40601)
+	if next := a.header.Get("Highwater-Next-Offset"); next != "" {
+		t.Errorf("an answer without the record says that the next one is %s", next)
+	}
+	a = one("2").want(200)
+	if h := a.header; h.Get("Record-Header-A") != "x" || h.Get("Record-Header-Z") != "y" || h.Get("Record-Header-Long") != "" || h.Get("Record-Headers-Omitted") != "3" {
+		t.Errorf("headers: %v", h)
+	}
 }
