@@ -1,6 +1,7 @@
 package handlers
 
 import (
+	"bytes"
 	"encoding/base64"
 	"strconv"
 	"unicode/utf8"
@@ -44,7 +45,7 @@ func (rr *recordRenderer) append(dst []byte, r *storage.Record) []byte {
 	dst = append(dst, rr.stamp...)
 
 	f := &rr.format
-	dst, keyAs := f.appendPayload(dst, f.key, r.Key, 0)
+	dst, keyAs := f.appendPayload(dst, f.keyForm(r.Key), r.Key, 0)
 	keyFault := false
 	if !f.evident(f.key, keyAs, f.keyOverridden) {
 		dst, keyFault = appendEncoding(dst, "key", r.Key, keyAs)
@@ -68,6 +69,15 @@ func (rr *recordRenderer) append(dst []byte, r *storage.Record) []byte {
 		dst = appendJSONString(dst, r.Headers[id].Value)
 	}
 	return append(dst, '}')
+}
+
+// keyForm is how a key is given: as the format says, but a JSON key with line breaks
+// is text where lines must be kept. Without them it would be another key.
+func (f *recordFormat) keyForm(key []byte) payloadFormat {
+	if f.oneLine && f.key == formatJSON && bytes.ContainsAny(key, "\r\n") {
+		return formatString
+	}
+	return f.key
 }
 
 // rendered says in which form a payload was given.

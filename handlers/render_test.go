@@ -211,3 +211,20 @@ func FuzzRenderRoundTrip(f *testing.F) {
 		sameRecords(t, got, []storage.Record{want})
 	})
 }
+
+// A key keeps its bytes in lines too: without its line breaks it would be another
+// key, of another partition maybe (H10). Only a value may lose them.
+func TestH10_LinesKeepAKeysLineBreaks(t *testing.T) {
+	format := nativeFormat().withKey(formatJSON)
+	format.oneLine = true
+	for key, want := range map[string]string{
+		"{\"a\":\n1}": `"key":"{\"a\":\n1}","key_encoding":"text"`,
+		"[1,\r2]":     `"key":"[1,\r2]","key_encoding":"text"`,
+		"\n\xff":      `"key":"Cv8=","key_encoding":"base64"`,
+		`{"a":1}`:     `"key":{"a":1},"key_encoding":"json"`,
+	} {
+		if got := renderOne(format, storage.Record{Key: []byte(key), Value: []byte("1")}); !strings.Contains(got, want) {
+			t.Errorf("key %q:\n got %s\nwant %s", key, got, want)
+		}
+	}
+}
