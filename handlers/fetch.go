@@ -16,7 +16,7 @@ import (
 //	@Summary		Read records
 //	@Description	Reads records below the high watermark. At least one record is given whatever max_bytes says, and a record never fails its batch: what doesn't fit the format is given in another encoding, named in the record.
 //	@Description	With Accept: text/event-stream, or follow=true as NDJSON, the answer is a tail that lasts until the client leaves. The id of an event is the position after it (0:43); Last-Event-ID resumes there without gap or repeat. Control events have no id: end (reason count, topic_deleted or shutting_down) and problem (an error body).
-//	@Description	With Accept: application/octet-stream the body is the value of one record; its key is in Record-Key, percent-encoded. 204 is a tombstone when Record-Tombstone is true, else no record is there yet.
+//	@Description	With Accept: application/octet-stream the body is the value of one record; its key is in Record-Key, percent-encoded. Record-Headers-Omitted counts the record headers that no HTTP header can carry. 204 is a tombstone when Record-Tombstone is true, else no record is there yet.
 //	@Description	An answer to offset and count that ended by its own bounds has a strong ETag and may be cached; every other one is no-store.
 //	@Tags			fetch
 //	@Param			topic			path	string	true	"Topic name"	minlength(1)	maxlength(249)	example(orders)
