@@ -158,8 +158,10 @@ func (a *api) observe(x *exchange, method, remote string, took time.Duration) {
 	a.metrics.observe(route, method, status, x.bytes, took)
 	level := zerolog.InfoLevel
 	switch {
-	case status >= http.StatusInternalServerError:
+	case status == http.StatusInternalServerError:
 		level = zerolog.ErrorLevel
+	case status > http.StatusInternalServerError: // not now: draining, full, timed out
+		level = zerolog.WarnLevel
 	case x.frequent && status < http.StatusBadRequest && x.err == nil:
 		level = zerolog.DebugLevel
 	}
