@@ -15,18 +15,7 @@ import (
 //	@x-errors		[40401,42201,50302]
 //	@Router			/topics/{topic}/partitions [get]
 func (a *api) listPartitions(w http.ResponseWriter, r *http.Request) error {
-	name, err := topicName(r)
-	if err != nil {
-		return err
-	}
-	if err := queryParams(r).err(); err != nil {
-		return err
-	}
-	t, err := a.cfg.Broker.Topic(name)
-	if err != nil {
-		return err
-	}
-	view, err := a.viewTopic(r, t)
+	view, err := a.askedTopic(r)
 	if err != nil {
 		return err
 	}

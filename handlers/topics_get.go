@@ -33,20 +33,26 @@ func (a *api) listTopics(w http.ResponseWriter, r *http.Request) error {
 //	@x-errors		[40401,42201,50302]
 //	@Router			/topics/{topic} [get]
 func (a *api) getTopic(w http.ResponseWriter, r *http.Request) error {
-	name, err := topicName(r)
-	if err != nil {
-		return err
-	}
-	if err := queryParams(r).err(); err != nil {
-		return err
-	}
-	t, err := a.cfg.Broker.Topic(name)
-	if err != nil {
-		return err
-	}
-	view, err := a.viewTopic(r, t)
+	view, err := a.askedTopic(r)
 	if err != nil {
 		return err
 	}
 	return answerJSON(w, r, http.StatusOK, view)
+}
+
+// askedTopic describes the topic that the path names, for a request without
+// query parameters.
+func (a *api) askedTopic(r *http.Request) (*topicView, error) {
+	name, err := topicName(r)
+	if err != nil {
+		return nil, err
+	}
+	if err := queryParams(r).err(); err != nil {
+		return nil, err
+	}
+	t, err := a.cfg.Broker.Topic(name)
+	if err != nil {
+		return nil, err
+	}
+	return a.viewTopic(r, t)
 }

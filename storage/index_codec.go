@@ -51,15 +51,6 @@ func appendLogKey(dst []byte, id PartitionID) []byte {
 	return binary.BigEndian.AppendUint32(dst, uint32(id.Partition))
 }
 
-func parseLogKey(key []byte) (id PartitionID, ok bool) {
-	if len(key) < logKeySize {
-		return id, false
-	}
-	copy(id.Topic[:], key)
-	id.Partition = int32(binary.BigEndian.Uint32(key[16:]))
-	return id, id.Partition >= 0
-}
-
 func appendOffsetKey(dst []byte, id PartitionID, offset int64) []byte {
 	return binary.BigEndian.AppendUint64(appendLogKey(dst, id), uint64(offset))
 }
