@@ -20,7 +20,7 @@ import (
 // variable HIGHWATER_<NAME> and a key of the --config file, all of one name;
 // the flag wins over the environment, that over the file, that over the default.
 type config struct {
-	Listen         string   `group:"network" default:"127.0.0.1:8080" placeholder:"HOST:PORT" help:"Address of the one port: clients, peers, console. Port 0 takes any free one (default ${default})."`
+	Listen         string   `group:"network" placeholder:"HOST:PORT" help:"Address of the one port: clients, peers, console. Port 0 takes any free one (default: this node's address in --cluster, else 127.0.0.1:8080)."`
 	AdvertiseURL   string   `group:"network" name:"advertise-url" placeholder:"URL" help:"How clients and peers reach this broker (default: http:// and the bound address)."`
 	MaxConnections int      `group:"network" default:"0" placeholder:"N" help:"Most open connections; further ones get 503 (default: three quarters of the descriptor limit)."`
 	MaxRequest     byteSize `group:"network" name:"max-request-bytes" default:"128MiB" placeholder:"SIZE" help:"Most bytes of one request body, counted after decompression (default ${default})."`
@@ -37,11 +37,11 @@ type config struct {
 	AutoCreateTopics         bool `group:"topics" help:"Let a produce to an unknown topic create it (default: no; such a produce is 404)."`
 
 	NodeID               int32    `group:"cluster" name:"node-id" default:"1" placeholder:"N" help:"This broker's number, for ever (default ${default})."`
-	Cluster              voters   `group:"cluster" placeholder:"1=URL,2=URL,.." help:"The first controller voters; the same value on every node."`
-	Join                 string   `group:"cluster" placeholder:"URL" help:"Join the cluster of the broker at URL as a further broker."`
-	ClusterSecretFile    string   `group:"cluster" placeholder:"FILE" help:"Secret that brokers show each other under /internal/."`
+	Cluster              voters   `group:"cluster" placeholder:"1=URL,2=URL,.." help:"The first controller voters, 1, 3 or 5 of them; the same value on every one."`
+	Join                 string   `group:"cluster" placeholder:"URL" help:"Join the cluster of the broker at URL: as a further broker, or in place of one whose disk is gone."`
+	ClusterSecretFile    string   `group:"cluster" placeholder:"FILE" help:"Secret that brokers show each other; needed when they run on several machines."`
 	ReplicaLagTimeMax    duration `group:"cluster" default:"10s" placeholder:"DURATION" help:"A follower that has not caught up for this long leaves the in-sync set (default ${default})."`
-	BrokerSessionTimeout duration `group:"cluster" default:"9s" placeholder:"DURATION" help:"A broker that is silent for this long is fenced (default ${default})."`
+	BrokerSessionTimeout duration `group:"cluster" default:"6s" placeholder:"DURATION" help:"A broker that is silent for this long is fenced (default ${default})."`
 
 	LogLevel  string `group:"process" default:"info" enum:"trace,debug,info,warn,error" placeholder:"LEVEL" help:"Least level that is logged: trace, debug, info, warn, error (default ${default})."`
 	LogFormat string `group:"process" default:"auto" enum:"auto,json,console" placeholder:"FORMAT" help:"json, console, or auto: console on a terminal (default ${default})."`
@@ -53,12 +53,16 @@ type config struct {
 	// Hidden: only tests have a reason to change them.
 	ReadHeaderTimeout duration `hidden:"" default:"10s"`
 	IdleTimeout       duration `hidden:"" default:"120s"`
+	// How long the voters wait for their leader before they elect another. Hidden:
+	// shorter is for tests, on a machine that is quiet enough.
+	QuorumTimeout duration `hidden:"" default:"1s"`
 
 	Serve       struct{}       `cmd:"" hidden:"" default:"1" help:"Run the broker."`
 	Healthcheck healthcheckCmd `cmd:"" help:"Ask the broker on this machine whether it serves; for images that hold no curl."`
 
 	secret     []byte   // what ClusterSecretFile holds
 	unknownEnv []string // HIGHWATER_ variables that are no setting
+	advice     []string // settings that are allowed and unwise
 }
 
 // healthcheckCmd is the subcommand that the container image's HEALTHCHECK runs.
@@ -111,6 +115,7 @@ func parseConfig(args []string, out io.Writer) (cfg *config, cmd command, err er
 	if err != nil {
 		return nil, "", fmt.Errorf("%w\nrun with --help to see every setting", err)
 	}
+	cfg.resolveListen()
 	if cmd = commandServe; strings.HasPrefix(ctx.Command(), "healthcheck") {
 		return cfg, commandHealthcheck, nil // needs the address alone
 	}
@@ -128,9 +133,6 @@ const (
 	maxRequestBytes      = 1 << 30               // a body is held in memory
 	minFsyncInterval     = 10 * time.Millisecond // shorter is --fsync=commit at a higher price
 	maxFsyncInterval     = time.Hour             // longer is --fsync=never
-	minLagTime           = 500 * time.Millisecond
-	minSession           = time.Second // two heartbeats must fit
-	maxClusterTime       = 10 * time.Minute
 	minConnections       = 16
 )
 
@@ -163,63 +165,8 @@ func (c *config) check() error {
 	if c.DiskReserve < 0 {
 		bad("disk-reserve", c.DiskReserve, "must not be negative; 0 switches the guard off")
 	}
-	faults = append(faults, c.checkTopics(), c.checkCluster(bad))
-	return errors.Join(faults...)
-}
-
-func (c *config) checkTopics() error {
-	var faults []error
-	if c.DefaultPartitions < 1 || c.DefaultPartitions > maxPartitionsDefault {
-		faults = append(faults, fmt.Errorf("--default-partitions %d: must be 1 to %d", c.DefaultPartitions, maxPartitionsDefault))
-	}
-	if c.DefaultReplicationFactor < 0 || c.DefaultReplicationFactor > max(len(c.Cluster), 1) {
-		faults = append(faults, fmt.Errorf("--default-replication-factor %d: there is one broker, so a topic can have 1 copy; leave it out", c.DefaultReplicationFactor))
-	}
-	if c.MinInsyncReplicas < 0 || c.MinInsyncReplicas > max(c.DefaultReplicationFactor, 1) {
-		faults = append(faults, fmt.Errorf("--min-insync-replicas %d: must not be above the replication factor (%d), or no acks=-1 could succeed",
-			c.MinInsyncReplicas, max(c.DefaultReplicationFactor, 1)))
-	}
-	return errors.Join(faults...)
-}
-
-// checkCluster checks the settings of a cluster, and says honestly that this
-// version runs single brokers.
-func (c *config) checkCluster(bad func(flag string, value any, want string)) error {
-	if c.NodeID < 1 {
-		bad("node-id", c.NodeID, "must be 1 or more")
-	}
-	between(bad, "replica-lag-time-max", c.ReplicaLagTimeMax, minLagTime, maxClusterTime)
-	between(bad, "broker-session-timeout", c.BrokerSessionTimeout, minSession, maxClusterTime)
-	var faults []error
-	if c.Join != "" {
-		if _, err := baseURL(c.Join); err != nil {
-			bad("join", c.Join, err.Error())
-		} else {
-			faults = append(faults, errors.New("--join comes with the cluster release; this version runs single brokers: leave it out"))
-		}
-	}
-	switch {
-	case len(c.Cluster) > 1:
-		faults = append(faults, fmt.Errorf("--cluster names %d voters: more than one comes with the cluster release; this version runs single brokers: leave it out",
-			len(c.Cluster)))
-	case len(c.Cluster) == 1:
-		v := c.Cluster[0]
-		if v.ID != c.NodeID {
-			bad("cluster", c.Cluster, fmt.Sprintf("does not name this node; --node-id is %d", c.NodeID))
-		}
-		if c.AdvertiseURL == "" {
-			c.AdvertiseURL = v.URL
-		} else if c.AdvertiseURL != v.URL {
-			bad("cluster", c.Cluster, fmt.Sprintf("gives node %d another URL than --advertise-url %s", v.ID, c.AdvertiseURL))
-		}
-	}
-	if c.ClusterSecretFile != "" {
-		secret, err := readSecret(c.ClusterSecretFile)
-		if err != nil {
-			bad("cluster-secret-file", c.ClusterSecretFile, err.Error())
-		}
-		c.secret = secret
-	}
+	c.checkCluster(bad)
+	c.checkTopics(bad)
 	return errors.Join(faults...)
 }
 

@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -88,9 +89,10 @@ func TestEveryFlagIsEnvironmentAndYAML(t *testing.T) {
 		t.Fatal(err)
 	}
 	values := map[string]string{
-		"listen": "[::1]:0", "advertise-url": "https://hw.example.com", "data-dir": "/d", "node-id": "7", "cluster": "7=https://hw.example.com",
-		"cluster-secret-file": secret, "default-acks": "-1", "default-partitions": "6", "default-replication-factor": "1",
-		"min-insync-replicas": "1", "replica-lag-time-max": "3s", "broker-session-timeout": "6s", "fsync": "interval",
+		"listen": "[::1]:0", "advertise-url": "https://hw.example.com", "data-dir": "/d", "node-id": "7",
+		"cluster": "7=https://hw.example.com,8=https://hw2.example.com,9=https://hw3.example.com", "join": "https://hw2.example.com",
+		"cluster-secret-file": secret, "default-acks": "-1", "default-partitions": "6", "default-replication-factor": "5",
+		"min-insync-replicas": "3", "replica-lag-time-max": "3s", "broker-session-timeout": "6s", "fsync": "interval",
 		"auto-create-topics": "true", "max-request-bytes": "64MiB", "log-level": "warn", "log-format": "json",
 		"max-connections": "100", "fsync-interval": "250ms", "disk-reserve": "1GiB",
 	}
@@ -159,11 +161,16 @@ func TestConfigRefusals(t *testing.T) {
 		{"--replica-lag-time-max=1ms", "must be 500ms to 10m"},
 		{"--broker-session-timeout=1h", "must be 1s to 10m"},
 		{"--max-connections=3", "at least 16"},
-		{"--cluster=1=http://a:1,2=http://b:1", "comes with the cluster release"},
+		{"--cluster=1=http://127.0.0.1:1,2=http://b:1", "prove themselves by a secret"},
+		{"--join=http://10.0.0.7:8080", "prove themselves by a secret"},
+		{"--cluster=" + loopbackVoters(10), "at most 9"},
+		{"--quorum-timeout=1ms", "must be 100ms to 10s"},
+		{"--cluster-secret-file=" + secretFile(t, "0123456789abcdef", 0o620), "others may write it"},
+		{"--cluster-secret-file=" + secretFile(t, "  short \n", 0o600), "must hold 16 to 4096 bytes"},
+		{"--cluster-secret-file=" + secretFile(t, "0123456789\n0123456789", 0o600), "one line of printable ASCII"},
 		{"--cluster=2=http://a:1", "does not name this node"},
 		{"--cluster=1=http://a:1,1=http://b:1", "twice"},
 		{"--cluster=nonsense", "want ID=URL"},
-		{"--join=http://127.0.0.1:8081", "comes with the cluster release"},
 		{"--join=here", "want http://HOST:PORT"},
 		{"--cluster-secret-file=/nowhere/at/all", "no such file"},
 		{"--log-level=loud", "log-level"},
@@ -190,6 +197,80 @@ func TestConfigRefusals(t *testing.T) {
 				t.Errorf("%v\nwant: %s", err, c.want)
 			}
 		})
+	}
+}
+
+// secretFile makes a file with that text and mode.
+func secretFile(t *testing.T, text string, mode os.FileMode) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "secret")
+	if err := errors.Join(os.WriteFile(path, []byte(text), 0o600), os.Chmod(path, mode)); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// loopbackVoters is a --cluster of n nodes on this machine.
+func loopbackVoters(n int) string {
+	var v voters
+	for i := range n {
+		v = append(v, voter{int32(i + 1), fmt.Sprintf("http://127.0.0.1:%d", 9001+i)})
+	}
+	return v.String()
+}
+
+// TestClusterConfig: what a node of a cluster makes of its flags, and the advice
+// that it gives.
+func TestClusterConfig(t *testing.T) {
+	list := "--cluster=" + loopbackVoters(3)
+	for _, c := range []struct {
+		name        string
+		args        []string
+		listen, url string
+		advice      string
+	}{
+		{"alone", nil, defaultListen, "", ""},
+		{"the list says where", []string{"--node-id=2", list}, "127.0.0.1:9002", "http://127.0.0.1:9002", ""},
+		{"--listen says where", []string{"--node-id=2", "--listen=:7000", list}, ":7000", "http://127.0.0.1:9002", ""},
+		{"two voters", []string{"--cluster=" + loopbackVoters(2)}, "127.0.0.1:9001", "http://127.0.0.1:9001", "an even number survives no more losses than 1"},
+		{"seven voters", []string{"--cluster=" + loopbackVoters(7)}, "127.0.0.1:9001", "http://127.0.0.1:9001", "5 survive the loss of two"},
+		{"a further broker", []string{"--node-id=4", "--listen=127.0.0.1:9004", "--join=http://127.0.0.1:9001/"}, "127.0.0.1:9004", "", ""},
+		{"a further broker that has the list", []string{"--node-id=4", "--join=http://127.0.0.1:9001", list}, defaultListen, "", ""},
+		{"replaces a voter", []string{"--node-id=2", "--join=http://127.0.0.1:9001", list}, "127.0.0.1:9002", "http://127.0.0.1:9002", ""},
+		{"by name, behind a secret", []string{"--cluster=1=http://hw1:80,2=http://hw2:80,3=http://hw3:80", "--cluster-secret-file=" + secretFile(t, "\n0123456789abcdef\r\n", 0o644)},
+			":80", "http://hw1:80", "everybody on this machine may read it"},
+		{"behind TLS", []string{"--cluster=1=https://hw1,2=https://hw2,3=https://hw3", "--cluster-secret-file=" + secretFile(t, "0123456789abcdef", 0o640)},
+			defaultListen, "https://hw1", ""},
+		{"a factor for later brokers", []string{list, "--default-replication-factor=5", "--min-insync-replicas=3"}, "127.0.0.1:9001", "http://127.0.0.1:9001", ""},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			cfg, err := parse(t, c.args...)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if cfg.Listen != c.listen || cfg.AdvertiseURL != c.url {
+				t.Errorf("listens on %s, is %s; want %s, %s", cfg.Listen, cfg.AdvertiseURL, c.listen, c.url)
+			}
+			if advice := strings.Join(cfg.advice, "\n"); !strings.Contains(advice, c.advice) || (c.advice == "") != (advice == "") {
+				t.Errorf("advice %q, want %q", advice, c.advice)
+			}
+			if cfg.ClusterSecretFile != "" && string(cfg.secret) != "0123456789abcdef" {
+				t.Errorf("secret %q", cfg.secret)
+			}
+		})
+	}
+	for _, c := range []struct {
+		args []string
+		want string
+	}{
+		{[]string{"--node-id=4", list}, "start a further broker with --join URL"},
+		{[]string{"--node-id=2", list, "--join=http://127.0.0.1:9002"}, "is this node itself"},
+		{[]string{"--node-id=2", list, "--advertise-url=http://127.0.0.1:1"}, "another URL than --advertise-url"},
+		{[]string{list, "--min-insync-replicas=4"}, "must not be above the replication factor (3)"},
+	} {
+		if _, err := parse(t, c.args...); err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%q: %v\nwant: %s", c.args, err, c.want)
+		}
 	}
 }
 

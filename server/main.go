@@ -73,6 +73,9 @@ func realMain(args []string) int {
 	if len(cfg.unknownEnv) > 0 {
 		log.Warn().Strs("names", cfg.unknownEnv).Msg("environment variables that are no setting are ignored; --help lists the settings")
 	}
+	for _, advice := range cfg.advice {
+		log.Warn().Msg(advice)
+	}
 	syscall.Umask(0o027) // records are nobody else's, whatever the shell says
 	tuneMemory(log)
 	if err := run(signals, cfg, log); err != nil {

@@ -1,8 +1,10 @@
 package main
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"reflect"
 	"strconv"
@@ -155,15 +157,28 @@ func tokenText(ctx *kong.DecodeContext) (string, error) {
 // maxSecretBytes is far above any sensible secret; more is the wrong file.
 const maxSecretBytes = 4096
 
-// readSecret reads the cluster's secret, without the line break at its end.
-func readSecret(path string) ([]byte, error) {
+// minSecretBytes is what can't be guessed over a network.
+const minSecretBytes = 16
+
+// readSecret reads the cluster's secret, without white space at its ends, and the
+// file's permissions.
+func readSecret(path string) (secret []byte, mode fs.FileMode, err error) {
 	data, err := os.ReadFile(path)
+	if err == nil {
+		var info fs.FileInfo
+		if info, err = os.Stat(path); err == nil {
+			mode = info.Mode().Perm()
+		}
+	}
 	if err != nil {
-		return nil, errors.Unwrap(err) // the path is said already
+		return nil, 0, errors.Unwrap(err) // the path is said already
 	}
-	secret := strings.TrimRight(string(data), "\r\n")
-	if len(secret) < 16 || len(data) > maxSecretBytes {
-		return nil, fmt.Errorf("must hold 16 to %d bytes, such as from: openssl rand -hex 32", maxSecretBytes)
+	secret = bytes.TrimSpace(data)
+	switch {
+	case len(secret) < minSecretBytes || len(data) > maxSecretBytes:
+		return nil, mode, fmt.Errorf("must hold %d to %d bytes, such as from: openssl rand -hex 32", minSecretBytes, maxSecretBytes)
+	case bytes.ContainsFunc(secret, func(r rune) bool { return r < 0x20 || r > 0x7e }):
+		return nil, mode, errors.New("must be one line of printable ASCII (it travels in a header), such as from: openssl rand -hex 32")
 	}
-	return []byte(secret), nil
+	return secret, mode, nil
 }
