@@ -251,6 +251,9 @@ var mappings = [...]mapping{
 		return newProblem(codeStorageFault, "The stored bytes at this offset are damaged. Records before and after them can be read.",
 			"Read on after the damaged range, and look at the broker's log for its extent.")
 	}),
+	as("storage.ReplicaBatchError", func(_ *storage.ReplicaBatchError, _ place) *problem {
+		return newProblem(codeInternal, "A batch from another broker was refused.", "")
+	}),
 	as("storage.FailedError", func(_ *storage.FailedError, _ place) *problem {
 		p := newProblem(codeStorageFault, "The broker's disk has failed; it stops.", "Send to another broker, or to this one after its restart.")
 		p.unknown = true

@@ -131,6 +131,7 @@ var everyError = []struct {
 	{&storage.OffsetOutOfRangeError{Offset: 1, Start: 5, End: 9}, 41001, "not_written", "OFFSET_OUT_OF_RANGE", "records?offset=5"},
 	{&storage.OffsetOutOfRangeError{Offset: 10, Start: 5, End: 9}, 41601, "not_written", "OFFSET_OUT_OF_RANGE", "/topics/orders/partitions/2/records?offset=9"},
 	{&storage.CorruptError{Path: "/var/lib/x/0.log", Position: 5, Reason: "secret bytes"}, 50001, "not_written", "KAFKA_STORAGE_ERROR", ""},
+	{&storage.ReplicaBatchError{Offset: 5, Corrupt: true, Reason: "secret bytes"}, 50002, "not_written", "UNKNOWN_SERVER_ERROR", ""},
 	{&storage.FailedError{Cause: errors.New("write /var/lib/x/0.log: input/output error")}, 50001, "unknown", "KAFKA_STORAGE_ERROR", ""},
 	{storage.ErrDiskNearlyFull, 50701, "not_written", "KAFKA_STORAGE_ERROR", ""},
 	{storage.ErrTooManyFiles, 50306, "not_written", "THROTTLING_QUOTA_EXCEEDED", ""},

@@ -97,9 +97,15 @@ func (l *Log) stageAt(at int64, batches []Batch, leaderEpoch int32) (_ Staged, o
 		}
 		g.end = b.NextOffset()
 	}
+	l.ownEpoch = leaderEpoch
 	if l.noteEpoch(leaderEpoch, g.base) {
 		l.epochPending = true // nobody called BeginEpoch
 	}
+	return l.enqueue(g), true, nil
+}
+
+// enqueue adds g to the next round. Call it under mu.
+func (l *Log) enqueue(g group) Staged {
 	if l.round == nil {
 		l.round = &round{done: make(chan struct{})}
 		l.staged, l.spare = l.spare[:0], nil
@@ -108,7 +114,7 @@ func (l *Log) stageAt(at int64, batches []Batch, leaderEpoch int32) (_ Staged, o
 	l.stagedBytes += g.bytes
 	l.stagedEnd = g.end
 	return Staged{BaseOffset: g.base, EndOffset: g.end, AppendTime: g.appendTime,
-		Backlogged: l.stagedBytes > maxStagedBytes, round: l.round}, true, nil
+		Backlogged: l.stagedBytes > maxStagedBytes, round: l.round}
 }
 
 // Write returns when what was staged is in the segment file. Either the caller

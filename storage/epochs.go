@@ -24,6 +24,9 @@ func (l *Log) BeginEpoch(epoch int32) error {
 		return ErrClosed
 	}
 	began := l.noteEpoch(epoch, l.stagedEnd)
+	if began {
+		l.ownEpoch = epoch
+	}
 	l.epochPending = l.epochPending || began
 	l.mu.Unlock()
 	if began {
@@ -45,15 +48,18 @@ func (l *Log) noteEpoch(epoch int32, start int64) bool {
 	return true
 }
 
-// unstage gives back the offsets above the log's end; an epoch that was to begin
-// among them begins at the end. Call it under mu.
+// unstage gives back the offsets above the log's end. This replica's own epoch, if
+// it was to begin among them, begins at the end; those of another leader are
+// learned again with their batches. Call it under mu.
 func (l *Log) unstage() {
 	l.stagedEnd = l.written
 	if n := len(l.epochs); n > 0 && l.epochs[n-1].StartOffset > l.written {
 		newest := l.epochs[n-1].Epoch
-		l.cutEpochs(l.written)
-		l.noteEpoch(newest, l.written)
-		l.epochPending = true
+		l.cutEpochs(l.written + 1)
+		if newest == l.ownEpoch {
+			l.noteEpoch(newest, l.written)
+			l.epochPending = true
+		}
 	}
 }
 

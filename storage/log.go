@@ -108,6 +108,7 @@ type Log struct {
 
 	epochs       []EpochEntry // ascending in both
 	epochPending bool         // the newest epochs are not durable yet
+	ownEpoch     int32        // the newest in which this replica led, since the log was opened
 	damage       []damage     // ascending, by Segment and Position
 	hw           int64        // noted for the next checkpoint
 	checkpointed checkpoint   // what the index was told last
