@@ -56,25 +56,10 @@ type AppendResult struct {
 	Unknown bool
 }
 
-// Append appends each request's batches to its partition and waits, for all of
-// them together, until acks holds or ctx ends. The results stand in the order of
-// the requests. Cancelling ctx never takes back what was appended.
-//
-// Errors with nothing written: ErrShuttingDown, *NotLeaderError, *OfflineError,
-// *UnknownPartitionError, *controller.UnknownTopicError,
-// *UnexpectedOffsetError, *NotEnoughReplicasError (not appended),
-// storage.ErrDiskNearlyFull. With the outcome unknown: ErrTimeout,
-// *NotEnoughReplicasError (appended), *controller.UnknownTopicError (deleted
-// meanwhile), *storage.FailedError.
-func (b *Broker) Append(ctx context.Context, acks Acks, reqs []AppendRequest) []AppendResult {
+// appendLocal is Append for partitions that this broker leads; what it doesn't
+// lead gets *NotLeaderError. Results stand in the order of the requests.
+func (b *Broker) appendLocal(ctx context.Context, acks Acks, reqs []AppendRequest) []AppendResult {
 	results := make([]AppendResult, len(reqs))
-	if !b.appends.enter() {
-		for i := range results {
-			results[i].Err = ErrShuttingDown
-		}
-		return results
-	}
-	defer b.appends.leave()
 	parts := make([]pending, len(reqs))
 	for i := range reqs {
 		parts[i], results[i] = b.stage(acks, &reqs[i])

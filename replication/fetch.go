@@ -44,12 +44,8 @@ type FetchResult struct {
 	LeaderEpoch int32
 }
 
-// Fetch reads records below the high watermark, waiting for some if there are
-// none. Errors: *storage.OffsetOutOfRangeError with the readable range, at once;
-// *TruncatedError; *storage.CorruptError; those of Partition. When ctx or
-// MaxWait ends first, or the broker drains, it returns what there is, maybe
-// nothing, without an error.
-func (b *Broker) Fetch(ctx context.Context, req FetchRequest) (FetchResult, error) {
+// fetchLocal is Fetch of a partition that this broker leads.
+func (b *Broker) fetchLocal(ctx context.Context, req FetchRequest) (FetchResult, error) {
 	p, err := b.Partition(req.Topic, req.Partition)
 	if err != nil {
 		return FetchResult{}, err
@@ -199,9 +195,8 @@ func epochEnd(epochs []storage.EpochEntry, asked int32, logEnd int64) (epoch int
 	return asked, end
 }
 
-// CheckEpoch tells whether the records before offset are those that a reader was
-// told in this leader epoch: nil or *TruncatedError; else those of Partition.
-func (b *Broker) CheckEpoch(topic string, num int32, epoch int32, offset int64) error {
+// checkEpochLocal is CheckEpoch of a partition that this broker leads.
+func (b *Broker) checkEpochLocal(topic string, num int32, epoch int32, offset int64) error {
 	p, err := b.Partition(topic, num)
 	if err != nil {
 		return err

@@ -30,11 +30,8 @@ type PartitionFetch struct {
 	Err error
 }
 
-// FetchMany is Fetch for several partitions with one wait. The results stand in
-// the order of the positions; those with nothing new are empty. It returns early,
-// maybe with nothing, when one of them fails or a topic among them gets more
-// partitions or is deleted.
-func (b *Broker) FetchMany(ctx context.Context, req FetchManyRequest) []PartitionFetch {
+// fetchManyLocal is FetchMany of partitions that this broker leads.
+func (b *Broker) fetchManyLocal(ctx context.Context, req FetchManyRequest) []PartitionFetch {
 	want := wanted(req.MinBytes, req.MaxBytes)
 	results := make([]PartitionFetch, len(req.Positions))
 	bytes, stop := b.readMany(&req, results)

@@ -17,9 +17,8 @@ type Offsets struct {
 	TimestampFound bool
 }
 
-// Offsets tells a partition's ends, and the first offset at or after
-// timestampMs when that isn't nil. Errors: those of Partition.
-func (b *Broker) Offsets(_ context.Context, name string, num int32, timestampMs *int64) (Offsets, error) {
+// offsetsLocal is Offsets of a partition that this broker leads.
+func (b *Broker) offsetsLocal(_ context.Context, name string, num int32, timestampMs *int64) (Offsets, error) {
 	p, err := b.Partition(name, num)
 	if err != nil {
 		return Offsets{}, err
@@ -34,10 +33,8 @@ func (b *Broker) Offsets(_ context.Context, name string, num int32, timestampMs 
 	return o, p.gone(err)
 }
 
-// DeleteRecords moves the log start up to before (at most the high watermark;
-// -1: to it) and returns the new beginning offset. Errors:
-// *storage.OffsetOutOfRangeError with the allowed range; those of Partition.
-func (b *Broker) DeleteRecords(_ context.Context, name string, num int32, before int64) (int64, error) {
+// deleteRecordsLocal is DeleteRecords of a partition that this broker leads.
+func (b *Broker) deleteRecordsLocal(_ context.Context, name string, num int32, before int64) (int64, error) {
 	p, err := b.Partition(name, num)
 	if err != nil {
 		return 0, err
@@ -79,10 +76,9 @@ type PartitionStatus struct {
 	Replicas       []ReplicaStatus
 }
 
-// PartitionStatus asks the leader for a partition's figures. A partition whose
-// log is offline here is told as one without a leader. Errors:
-// *UnknownPartitionError, *controller.UnknownTopicError.
-func (b *Broker) PartitionStatus(_ context.Context, name string, num int32) (PartitionStatus, error) {
+// partitionStatusLocal is PartitionStatus as far as this broker knows: one led
+// elsewhere is told without offsets.
+func (b *Broker) partitionStatusLocal(_ context.Context, name string, num int32) (PartitionStatus, error) {
 	t, err := b.Topic(name)
 	if err != nil {
 		return PartitionStatus{}, err
