@@ -27,7 +27,21 @@ type Config struct {
 	PartitionsOnDisk bool
 	// Transport reaches the other voters; nil: there are none. Its owner closes it.
 	Transport raft.Transport
-	// Timing of elections; zero: for a quorum of this broker alone.
+
+	// Cluster is --cluster: the URLs of the initial voters by broker id, 1, 3 or 5
+	// of them, this one among them; the same on each. Empty: this broker alone.
+	Cluster map[int32]string
+	// Join is --join: URLs of members of a cluster that this broker is to join. It
+	// is asked for once; after that the directory remembers.
+	Join []string
+	// Peers and Stream reach the other brokers' controllers; nil: there are none,
+	// and never will be. Close closes Stream.
+	Peers  Peers
+	Stream StreamLayer
+	// SessionTimeout is how long after a broker's last heartbeat it is fenced
+	// (R70); 0: 6 s.
+	SessionTimeout time.Duration
+	// Timing of elections; zero: as suits the number of voters.
 	Timing Timing
 }
 

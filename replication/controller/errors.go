@@ -89,3 +89,10 @@ type StaleBrokerEpochError struct {
 func (e *StaleBrokerEpochError) Error() string {
 	return fmt.Sprintf("controller: epoch %d of broker %d is over", e.Epoch, e.Broker)
 }
+
+// DuplicateBrokerError: another process with this broker id is alive (R67).
+type DuplicateBrokerError struct{ Broker int32 }
+
+func (e *DuplicateBrokerError) Error() string {
+	return fmt.Sprintf("controller: another process is alive as broker %d: stop it, or give this one another --node-id", e.Broker)
+}

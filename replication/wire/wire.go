@@ -159,9 +159,10 @@ type Heartbeat struct {
 
 // HeartbeatAnswer answers a Heartbeat.
 type HeartbeatAnswer struct {
-	Code   Code  `json:"code,omitempty"`
-	Leader int32 `json:"leader"` // the controller's leader, -1: not known; with CodeNotController
-	Fenced bool  `json:"fenced"`
+	Code      Code   `json:"code,omitempty"`
+	Leader    int32  `json:"leader"` // the controller's leader, -1: not known; with CodeNotController
+	LeaderURL string `json:"leader_url,omitempty"`
+	Fenced    bool   `json:"fenced"`
 	// ShouldShutdown: the broker leads nothing any more, and every other active
 	// broker knows it (R74).
 	ShouldShutdown bool `json:"should_shutdown,omitempty"`
