@@ -32,6 +32,10 @@ type Config struct {
 	Store      *storage.Store
 	Controller *controller.Controller
 	Logger     zerolog.Logger
+	// Peers reaches the other brokers; nil: there are none.
+	Peers Peers
+	// Quorum is Controller where it isn't set.
+	Quorum Quorum
 	// Fsync is the store's mode; it decides what an answer may say was proved.
 	Fsync storage.Fsync
 }
@@ -65,6 +69,9 @@ type Broker struct {
 
 // New makes a Broker; Start opens its partitions and Run follows the metadata.
 func New(cfg Config) *Broker {
+	if cfg.Quorum == nil {
+		cfg.Quorum = cfg.Controller
+	}
 	b := &Broker{cfg: cfg, metrics: newMetrics(), byName: map[string]*topic{}, byID: map[uuid.UUID]*topic{},
 		turn: make(chan struct{}, 1), retry: map[uuid.UUID]struct{}{}, drain: make(chan struct{}), configDefaults: configDefaults(cfg.Defaults)}
 	b.appends.init()

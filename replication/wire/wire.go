@@ -42,8 +42,8 @@ const (
 
 // TopicPartition names a partition by its topic's id (R84).
 type TopicPartition struct {
-	Topic     uuid.UUID
-	Partition int32
+	Topic     uuid.UUID `json:"topic"`
+	Partition int32     `json:"partition"`
 }
 
 // FetchRequest is a follower's long-poll to one leader: the request for data and
@@ -116,8 +116,15 @@ type EpochStart struct {
 // the controller can't reach steps down (R64). Best effort.
 type LeaderEpochNotice struct {
 	TopicPartition
-	LeaderEpoch int32
-	Leader      int32
+	LeaderEpoch int32 `json:"leader_epoch"`
+	Leader      int32 `json:"leader"`
+}
+
+// LeaderEpochNotices are the notices of one broker to another.
+type LeaderEpochNotices struct {
+	Version   int                 `json:"version"`
+	ClusterID string              `json:"cluster_id"`
+	Notices   []LeaderEpochNotice `json:"notices"`
 }
 
 // Member is an in-sync replica in one of its broker's lives.

@@ -1,0 +1,111 @@
+package replication
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/google/uuid"
+
+	"highwater/replication/wire"
+)
+
+// Roles of a replica.
+const (
+	roleLeader   = "leader"
+	roleFollower = "follower"
+	roleResigned = "resigned" // led, knows that it does no more, and waits for metadata (R63)
+	roleOffline  = "offline"  // its log can't be opened
+)
+
+// DebugPartition is all that a checker of invariants wants to know of a replica.
+type DebugPartition struct {
+	Topic          string          `json:"topic"`
+	TopicID        uuid.UUID       `json:"topic_id"`
+	Partition      int32           `json:"partition"`
+	Role           string          `json:"role"`
+	Leader         int32           `json:"leader"`
+	LeaderEpoch    int32           `json:"leader_epoch"` // this replica's own, also once it knows no leader
+	PartitionEpoch int32           `json:"partition_epoch"`
+	Replicas       []int32         `json:"replicas"`
+	ISR            []int32         `json:"isr"`
+	MaximalISR     []int32         `json:"maximal_isr,omitempty"` // the leader's: with a change in flight
+	LogStart       int64           `json:"log_start"`
+	HighWatermark  int64           `json:"high_watermark"`
+	DurableEnd     int64           `json:"durable_end"`
+	LogEnd         int64           `json:"log_end"`
+	Epochs         []DebugEpoch    `json:"epochs"`
+	Followers      []DebugFollower `json:"followers,omitempty"` // the leader's
+}
+
+// DebugEpoch is an entry of the leader-epoch cache.
+type DebugEpoch struct {
+	Epoch       int32 `json:"epoch"`
+	StartOffset int64 `json:"start_offset"`
+}
+
+// DebugFollower is what a leader knows of a follower.
+type DebugFollower struct {
+	Broker int32 `json:"broker"`
+	LogEnd int64 `json:"log_end"` // -1: no fetch in this leader epoch
+	InSync bool  `json:"in_sync"`
+}
+
+// DebugPartitions describes this broker's replicas, in the order of topics and
+// partitions. Each is described at one moment.
+func (b *Broker) DebugPartitions() []DebugPartition {
+	var out []DebugPartition
+	b.mu.RLock()
+	topics := make([]*topic, 0, len(b.byID))
+	for _, t := range b.byID {
+		topics = append(topics, t)
+	}
+	b.mu.RUnlock()
+	for _, t := range topics {
+		for _, p := range *t.partitions.Load() {
+			if p != nil {
+				out = append(out, p.debug(b.cfg.NodeID))
+			}
+		}
+	}
+	slices.SortFunc(out, func(a, b DebugPartition) int {
+		return cmp.Or(cmp.Compare(a.Topic, b.Topic), cmp.Compare(a.Partition, b.Partition))
+	})
+	return out
+}
+
+func (p *Partition) debug(self int32) DebugPartition {
+	m := p.topic.meta.Load()
+	meta := &m.Partitions[p.num]
+	d := DebugPartition{Topic: m.Name, TopicID: m.ID, Partition: p.num, Role: roleOffline, Leader: meta.Leader, LeaderEpoch: meta.LeaderEpoch,
+		PartitionEpoch: meta.PartitionEpoch, Replicas: meta.Replicas, ISR: meta.ISR}
+	if p.offline != nil {
+		return d
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	d.Role, d.LeaderEpoch = roleFollower, p.leaderEpoch
+	switch {
+	case p.leader:
+		d.Role = roleLeader
+	case meta.Leader == self:
+		d.Role = roleResigned
+	}
+	d.LogStart, d.HighWatermark = p.log.StartOffset(), p.hw.Load()
+	d.DurableEnd, d.LogEnd = p.log.DurableEnd(), p.log.WrittenEnd()
+	for _, e := range p.log.Epochs() {
+		d.Epochs = append(d.Epochs, DebugEpoch(e))
+	}
+	return d
+}
+
+// ServeLeaderEpoch takes other brokers' word that a partition has a newer leader
+// (R64): whoever leads it here in an older epoch stops.
+func (b *Broker) ServeLeaderEpoch(notices *wire.LeaderEpochNotices) wire.Code {
+	if notices.Version < wire.MinVersion || notices.Version > wire.Version {
+		return wire.CodeVersion
+	}
+	if notices.ClusterID != b.State().ClusterID {
+		return wire.CodeClusterID
+	}
+	return wire.OK
+}

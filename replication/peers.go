@@ -1,0 +1,35 @@
+package replication
+
+import (
+	"context"
+
+	"highwater/replication/controller"
+	"highwater/replication/wire"
+)
+
+// Peers reaches the other brokers with the traffic of replicas. A method returns
+// when ctx ends, and what it is given may be reused from then on.
+type Peers interface {
+	// Fetch sends a follower's long-poll to the broker at url (R12). The answer's
+	// batches lie in *buf where they fit; it may be replaced by a larger one. They
+	// are good until the next call with buf.
+	Fetch(ctx context.Context, url string, req *wire.FetchRequest, buf *[]byte) (*wire.FetchResponse, error)
+	// LeaderEpoch tells the broker at url of newer leaders (R64). Best effort.
+	LeaderEpoch(ctx context.Context, url string, notices *wire.LeaderEpochNotices) error
+}
+
+// Quorum is what replication asks of the metadata quorum besides metadata.
+// *controller.Controller is one.
+type Quorum interface {
+	// BrokerEpoch is this broker's epoch, 0 before it is registered.
+	BrokerEpoch() int64
+	// SessionValid tells that the controller can't have fenced this broker yet, by
+	// a clock that goes on while the machine sleeps (R59).
+	SessionValid() bool
+	// AlterPartitions proposes ISRs (R43). An error that is controller.ErrNoController
+	// says that nothing was proposed; after any other one nobody knows (R45). Without
+	// an error there is a result for each change, in their order.
+	AlterPartitions(ctx context.Context, changes []wire.AlterPartition) ([]wire.AlterResult, error)
+}
+
+var _ Quorum = (*controller.Controller)(nil)
