@@ -1,0 +1,281 @@
+#!/usr/bin/env bash
+# A cluster of real brokers on this machine, for trying things out.
+# Run it without arguments for the list of commands.
+set -euo pipefail
+
+root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+dir=$root/cluster-data
+first_port=8081
+me=${BASH_SOURCE[0]}
+patience=60 # seconds to wait for a broker to serve, or to end
+
+usage() {
+	cat <<END
+A Highwater cluster on this machine.
+
+  $me [-d DIR] [-p PORT] COMMAND
+
+  up [N] [FLAG..]  start N brokers (3) and wait until they serve; what runs
+                   already is left alone, what died is started again. FLAGs
+                   such as --min-insync-replicas=2 go to every broker
+  status           which broker runs, which one leads the metadata
+  kill N           kill -9 broker N
+  stop N           freeze broker N (SIGSTOP): alive, and silent
+  cont N           let it go on (SIGCONT)
+  restart N        end broker N in order (SIGTERM) if it runs, and start it
+  logs N [-f]      the end of broker N's log; -f follows it
+  down             end all brokers in order; the data stays
+
+  -d DIR           where data, logs and pids are (default: cluster-data in
+                   the source tree)
+  -p PORT          broker N listens on PORT+N-1 (default: 8081, 8082, ..)
+
+The program is built from the source tree, or is the one that HIGHWATER_BIN names.
+END
+}
+
+say() { printf '%s\n' "$*"; }
+die() {
+	printf 'cluster.sh: %s\n' "$*" >&2
+	exit 1
+}
+
+# What a cluster is made of stays the same over its life, and so is kept with it.
+remember() { printf '%s\n' "$2" >"$dir/$1"; }
+recall() { if [ -f "$dir/$1" ]; then cat "$dir/$1"; else printf '%s\n' "$2"; fi; }
+
+url() { printf 'http://127.0.0.1:%d' $((first_port + $1 - 1)); }
+data() { printf '%s/node-%d' "$dir" "$1"; }
+log_of() { printf '%s/node-%d.log' "$dir" "$1"; }
+pid_of() { recall "node-$1.pid" ''; }
+
+# runs tells whether broker N is there: a process of that number that works on our
+# data directory. Numbers are used again by others, and those are left alone.
+runs() {
+	local pid words
+	pid=$(pid_of "$1")
+	[ -n "$pid" ] || return 1
+	if [ -d /proc/self ]; then
+		words=$(tr '\0' ' ' 2>/dev/null <"/proc/$pid/cmdline") || return 1
+	else
+		words=$(ps -p "$pid" -o args= 2>/dev/null) || return 1
+	fi
+	[[ $words == *"--data-dir=$(data "$1") "* ]]
+}
+
+frozen() {
+	local state
+	if [ -d /proc/self ]; then
+		state=$(sed -n 's/^State:[[:space:]]*\(.\).*/\1/p' "/proc/$(pid_of "$1")/status" 2>/dev/null) || true
+	else
+		state=$(ps -p "$(pid_of "$1")" -o state= 2>/dev/null | cut -c1) || true
+	fi
+	[ "$state" = T ]
+}
+
+ready() { curl -fs -m 2 -o /dev/null "$(url "$1")/readyz"; }
+
+build() {
+	if [ -n "${HIGHWATER_BIN:-}" ]; then
+		[ -x "$HIGHWATER_BIN" ] || die "HIGHWATER_BIN: $HIGHWATER_BIN is no program"
+		binary=$(cd "$(dirname "$HIGHWATER_BIN")" && pwd)/$(basename "$HIGHWATER_BIN")
+		return
+	fi
+	command -v go >/dev/null || die "there is no go here to build the broker with: install Go 1.26 or later, or name a built program by HIGHWATER_BIN"
+	binary=$dir/highwater
+	(cd "$root" && go build -o "$binary" ./server) || die "the broker can't be built"
+}
+
+# launch starts broker N. Voters have the list of voters; a further broker joins
+# at a running one.
+launch() {
+	local n=$1 flags=() extra=() helper
+	flags=(--node-id="$n" --listen="127.0.0.1:$((first_port + n - 1))" --data-dir="$(data "$n")")
+	if [ "$n" -le "$(recall voters 1)" ]; then
+		flags+=(--cluster="$(recall cluster "1=$(url 1)")")
+	else
+		helper=1
+		for ((i = 1; i <= $(recall voters 1); i++)); do if runs "$i"; then helper=$i && break; fi; done
+		flags+=(--join="$(url "$helper")")
+	fi
+	if [ -s "$dir/flags" ]; then
+		while IFS= read -r helper; do extra+=("$helper"); done <"$dir/flags"
+	fi
+	# A process group of its own: Ctrl-C here isn't meant for it.
+	set -m
+	nohup "$binary" "${flags[@]}" ${extra[@]+"${extra[@]}"} </dev/null >>"$(log_of "$n")" 2>&1 &
+	remember "node-$n.pid" "$!"
+	disown
+	set +m
+}
+
+# await waits until broker N serves.
+await() {
+	local n=$1 until=$((SECONDS + patience))
+	while ! ready "$n"; do
+		if ! runs "$n"; then
+			tail -n 5 "$(log_of "$n")" >&2
+			die "broker $n has ended; the lines above say why (all of them: $me logs $n)"
+		fi
+		[ $SECONDS -lt $until ] || die "broker $n doesn't serve after $patience s: $(why "$n"); see: $me logs $n"
+		sleep 0.1
+	done
+}
+
+# why is the reason that a broker gives for not being ready.
+why() {
+	local answer
+	answer=$(curl -s -m 2 "$(url "$1")/readyz") || { printf 'no answer' && return; }
+	printf '%s' "$answer" | sed -n 's/.*"detail":"\([^"]*\)".*/\1/p'
+}
+
+# end waits until broker N is gone.
+end() {
+	local until=$((SECONDS + patience))
+	while runs "$1"; do
+		[ $SECONDS -lt $until ] || return 1
+		sleep 0.1
+	done
+	rm -f "$dir/node-$1.pid"
+}
+
+up() {
+	local count='' n voters list=''
+	case "${1:-}" in '' | -*) ;; *) count=$1 && shift ;; esac
+	command -v curl >/dev/null || die "curl is needed to see whether the brokers serve"
+	mkdir -p "$dir"
+	count=${count:-$(recall count 3)}
+	[[ $count =~ ^[1-9][0-9]?$ ]] || die "up $count: want a number of brokers from 1 to 99"
+	if [ ! -f "$dir/cluster" ]; then
+		# An odd number of voters, five at most; further brokers join.
+		voters=$((count > 5 ? 5 : count))
+		voters=$((voters % 2 ? voters : voters - 1))
+		for ((n = 1; n <= voters; n++)); do list+=${list:+,}$n=$(url "$n"); done
+		remember port "$first_port"
+		remember voters "$voters"
+		remember cluster "$list"
+	fi
+	[ "$count" -ge "$(recall count 1)" ] || count=$(recall count 1)
+	remember count "$count"
+	if [ $# -gt 0 ]; then printf '%s\n' "$@" >"$dir/flags"; fi
+	build
+	for ((n = 1; n <= count; n++)); do
+		if runs "$n"; then continue; fi
+		# Those that join need a cluster that stands.
+		if [ "$n" -gt "$(recall voters 1)" ]; then await 1; fi
+		launch "$n"
+	done
+	for ((n = 1; n <= count; n++)); do
+		if frozen "$n"; then say "broker $n is frozen (let it go on: $me cont $n)" && continue; fi
+		await "$n"
+		say "broker $n serves on $(url "$n")"
+	done
+	next_steps "$count"
+}
+
+next_steps() {
+	cat <<END
+
+Now try, for instance:
+  curl -s -X PUT $(url 1)/topics/orders --json '{"partitions":3}'
+  curl -s -d 'hello' '$(url "$1")/topics/orders/records?acks=-1'
+  curl -s $(url 1)/topics/orders/partitions/0      # who leads, who is in sync
+  $me kill 1                     # and produce through another broker
+  $me status
+The console is at $(url 1)/console/
+END
+}
+
+status() {
+	local n count state leader=''
+	count=$(recall count 0)
+	[ "$count" -gt 0 ] || die "there is no cluster in $dir; start one: $me up"
+	for ((n = 1; n <= count; n++)); do
+		if ! runs "$n"; then
+			state="not running (start it: $me restart $n)"
+		elif frozen "$n"; then
+			state="frozen (let it go on: $me cont $n)"
+		elif ready "$n"; then
+			state=ready
+			leader=${leader:-$(curl -s -m 2 "$(url "$n")/cluster" | sed -n 's/.*"controller":{"leader":\(-\{0,1\}[0-9]*\).*/\1/p')}
+		else
+			state="not ready: $(why "$n")"
+		fi
+		printf '%-3d %-22s pid %-8s %s\n' "$n" "$(url "$n")" "$(pid_of "$n")" "$state"
+	done
+	case "$leader" in
+	'') say "no broker is ready" ;;
+	-1) say "the metadata has no leader right now" ;;
+	*) say "broker $leader leads the metadata" ;;
+	esac
+}
+
+# number checks N of a command.
+number() {
+	if [[ ${1:-} =~ ^[1-9][0-9]?$ ]] && [ "$1" -le "$(recall count 0)" ]; then return; fi
+	die "want the number of a broker, 1 to $(recall count 0)"
+}
+
+signal() {
+	number "${2:-}"
+	runs "$2" || die "broker $2 isn't running; start it: $me restart $2"
+	kill "-$1" "$(pid_of "$2")"
+}
+
+restart() {
+	number "${1:-}"
+	build
+	if runs "$1"; then
+		kill -CONT "$(pid_of "$1")"
+		kill -TERM "$(pid_of "$1")"
+		end "$1" || die "broker $1 doesn't end; see: $me logs $1"
+	fi
+	launch "$1"
+	await "$1"
+	say "broker $1 serves on $(url "$1")"
+}
+
+down() {
+	local n count
+	count=$(recall count 0)
+	# Brokers that are frozen first: they take part in the farewell of the others.
+	for ((n = 1; n <= count; n++)); do if runs "$n"; then kill -CONT "$(pid_of "$n")"; fi; done
+	for ((n = 1; n <= count; n++)); do if runs "$n"; then kill -TERM "$(pid_of "$n")"; fi; done
+	for ((n = 1; n <= count; n++)); do
+		if ! end "$n"; then
+			say "broker $n did not end; killing it"
+			kill -KILL "$(pid_of "$n")"
+			end "$n" || die "broker $n can't be killed"
+		fi
+	done
+	say "all brokers have ended. Start them again: $me up. Throw their data away: rm -r $dir"
+}
+
+while getopts d:p:h option; do
+	case $option in
+	d) case $OPTARG in /*) dir=$OPTARG ;; *) dir=$PWD/$OPTARG ;; esac ;;
+	p) first_port=$OPTARG ;;
+	h) usage && exit 0 ;;
+	*) usage >&2 && exit 2 ;;
+	esac
+done
+shift $((OPTIND - 1))
+[[ $first_port =~ ^[1-9][0-9]{0,4}$ ]] || die "-p $first_port: want a port"
+first_port=$(recall port "$first_port")
+command=${1:-}
+shift || true
+case $command in
+up) up "$@" ;;
+down) down ;;
+status) status ;;
+kill) signal KILL "${1:-}" && end "$1" && say "broker $1 is dead. Start it again: $me restart $1" ;;
+stop) signal STOP "${1:-}" && say "broker $1 is frozen. Let it go on: $me cont $1" ;;
+cont) signal CONT "${1:-}" && say "broker $1 goes on" ;;
+restart) restart "$@" ;;
+logs)
+	number "${1:-}"
+	tail -n 40 ${2:+"$2"} "$(log_of "$1")"
+	;;
+'' | help | -h | --help) usage ;;
+*) usage >&2 && exit 2 ;;
+esac

@@ -1,0 +1,140 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+)
+
+// scriptBrokers is how many brokers the script's test starts.
+const scriptBrokers = 1
+
+// freePorts finds n ports in a row that nobody listens on. Another process may
+// take one meanwhile, so they lie below the range that systems hand out themselves.
+func freePorts(t *testing.T, n int) (first int) {
+	t.Helper()
+	for base := 20000 + os.Getpid()%8000; base < 32000; base += n {
+		held := make([]net.Listener, 0, n)
+		for p := base; p < base+n; p++ {
+			if l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", p)); err == nil {
+				held = append(held, l)
+			}
+		}
+		for _, l := range held {
+			_ = l.Close()
+		}
+		if len(held) == n {
+			return base
+		}
+	}
+	t.Fatal("no free ports")
+	return 0
+}
+
+// clusterScript runs scripts/cluster.sh from another directory than the tree's.
+type clusterScript struct {
+	t    *testing.T
+	path string
+	dir  string
+	port int
+}
+
+func newClusterScript(t *testing.T, brokers int) *clusterScript {
+	t.Helper()
+	for _, tool := range []string{"bash", "curl"} {
+		if _, err := exec.LookPath(tool); err != nil {
+			t.Skipf("the script needs %s", tool)
+		}
+	}
+	path, err := filepath.Abs("../scripts/cluster.sh")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &clusterScript{t: t, path: path, dir: filepath.Join(t.TempDir(), "a cluster"), port: freePorts(t, brokers)}
+	t.Cleanup(func() {
+		if t.Failed() {
+			logs, _ := filepath.Glob(filepath.Join(s.dir, "*.log"))
+			for _, path := range logs {
+				data, _ := os.ReadFile(path)
+				t.Logf("%s:\n%s", path, data)
+			}
+		}
+		if out, err := s.try("down"); err != nil {
+			t.Errorf("down: %v\n%s", err, out)
+		}
+	})
+	return s
+}
+
+func (s *clusterScript) try(args ...string) (string, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, s.path, append([]string{"-d", s.dir, "-p", fmt.Sprint(s.port)}, args...)...)
+	cmd.Dir = os.TempDir()
+	cmd.Env = append(os.Environ(), "HIGHWATER_BIN="+os.Getenv(envBinary))
+	out, err := cmd.CombinedOutput()
+	return string(out), err
+}
+
+// run is try with success and something that must be said.
+func (s *clusterScript) run(want string, args ...string) {
+	s.t.Helper()
+	out, err := s.try(args...)
+	if err != nil || !strings.Contains(out, want) {
+		s.t.Fatalf("%q: %v, want %q\n%s", args, err, want, out)
+	}
+}
+
+// refuse is try with a refusal that says why.
+func (s *clusterScript) refuse(want string, args ...string) {
+	s.t.Helper()
+	if out, err := s.try(args...); err == nil || !strings.Contains(out, want) {
+		s.t.Errorf("%q: %v, want a refusal with %q\n%s", args, err, want, out)
+	}
+}
+
+// TestClusterScript goes through every command of scripts/cluster.sh.
+func TestClusterScript(t *testing.T) {
+	t.Parallel()
+	s := newClusterScript(t, scriptBrokers)
+	s.refuse("there is no cluster", "status")
+	s.refuse("want a number of brokers", "up", "0")
+	s.run("Now try", "up", fmt.Sprint(scriptBrokers), "--log-level=debug")
+	s.run("ready", "status")
+	s.run("Now try", "up") // nothing left to do
+	s.refuse("want the number of a broker", "kill", "7")
+	s.run("is dead", "kill", "1")
+	s.run("not running", "status")
+	s.refuse("isn't running", "stop", "1")
+	s.run("broker 1 serves", "restart", "1")
+	s.run("is frozen", "stop", "1")
+	s.run("frozen", "status")
+	s.run("goes on", "cont", "1")
+	s.run("broker 1 serves", "restart", "1")
+	s.run(`"level":"debug"`, "logs", "1")
+	s.run("all brokers have ended", "down")
+	s.run("not running", "status")
+
+	// The number of a process that isn't ours is left alone.
+	stranger := exec.CommandContext(t.Context(), "sleep", "600")
+	if err := stranger.Start(); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(s.dir, "node-1.pid"), fmt.Appendln(nil, stranger.Process.Pid), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s.run("not running", "status")
+	s.refuse("isn't running", "kill", "1")
+	s.run("all brokers have ended", "down")
+	if err := stranger.Process.Signal(syscall.Signal(0)); err != nil {
+		t.Errorf("the script ended a process that it didn't start: %v", err)
+	}
+	_ = stranger.Process.Kill()
+	_ = stranger.Wait()
+}
