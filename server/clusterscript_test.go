@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -14,28 +13,6 @@ import (
 
 // scriptBrokers is how many brokers the script's test starts.
 const scriptBrokers = 1
-
-// freePorts finds n ports in a row that nobody listens on. Another process may
-// take one meanwhile, so they lie below the range that systems hand out themselves.
-func freePorts(t *testing.T, n int) (first int) {
-	t.Helper()
-	for base := 20000 + os.Getpid()%8000; base < 32000; base += n {
-		held := make([]net.Listener, 0, n)
-		for p := base; p < base+n; p++ {
-			if l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", p)); err == nil {
-				held = append(held, l)
-			}
-		}
-		for _, l := range held {
-			_ = l.Close()
-		}
-		if len(held) == n {
-			return base
-		}
-	}
-	t.Fatal("no free ports")
-	return 0
-}
 
 // clusterScript runs scripts/cluster.sh from another directory than the tree's.
 type clusterScript struct {
