@@ -1,0 +1,129 @@
+package history
+
+import (
+	"bufio"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// line is one line of the file; one member is set.
+type line struct {
+	Op     *Op     `json:"op,omitempty"`
+	Event  *Event  `json:"event,omitempty"`
+	Sample *Sample `json:"sample,omitempty"`
+	View   *View   `json:"view,omitempty"`
+}
+
+// Recorder takes a history down, in memory and into a file. All of its methods
+// may be called at the same time.
+type Recorder struct {
+	begin time.Time
+	ids   atomic.Int64
+
+	mu   sync.Mutex // guards what follows
+	h    History
+	file *os.File
+	out  *bufio.Writer
+	err  error // first of the file
+}
+
+// NewRecorder begins a history that is also written to path.
+func NewRecorder(path string) (*Recorder, error) {
+	f, err := os.Create(path)
+	if err != nil {
+		return nil, err
+	}
+	return &Recorder{begin: time.Now(), file: f, out: bufio.NewWriterSize(f, 1<<20)}, nil
+}
+
+// Now is the time in this history: ns since it began, by the monotonic clock.
+func (r *Recorder) Now() int64 { return int64(time.Since(r.begin)) }
+
+// NextID numbers an operation.
+func (r *Recorder) NextID() int64 { return r.ids.Add(1) }
+
+// Op takes down a finished operation. The caller may not change it afterwards.
+func (r *Recorder) Op(op *Op) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.h.Ops = append(r.h.Ops, op)
+	r.write(line{Op: op})
+}
+
+// Event takes down that something happened now.
+func (r *Recorder) Event(what string, broker int, detail string) {
+	e := Event{At: r.Now(), What: what, Broker: broker, Detail: detail}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.h.Events = append(r.h.Events, e)
+	r.write(line{Event: &e})
+}
+
+// Sample takes down a broker's state.
+func (r *Recorder) Sample(s *Sample) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.h.Samples = append(r.h.Samples, s)
+	r.write(line{Sample: s})
+}
+
+// View takes down a log at the end.
+func (r *Recorder) View(v *View) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.h.Views = append(r.h.Views, v)
+	r.write(line{View: v})
+}
+
+func (r *Recorder) write(l line) {
+	b, err := json.Marshal(l)
+	if err == nil {
+		_, err = r.out.Write(append(b, '\n'))
+	}
+	if r.err == nil {
+		r.err = err
+	}
+}
+
+// Close ends the history and returns it.
+func (r *Recorder) Close() (*History, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	err := errors.Join(r.err, r.out.Flush(), r.file.Close())
+	return &r.h, err
+}
+
+// Read takes a history from a file.
+func Read(path string) (*History, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = f.Close() }()
+	h := &History{}
+	d := json.NewDecoder(bufio.NewReaderSize(f, 1<<20))
+	for {
+		var l line
+		if err := d.Decode(&l); errors.Is(err, io.EOF) {
+			return h, nil
+		} else if err != nil {
+			return nil, fmt.Errorf("%s: %w", path, err)
+		}
+		switch {
+		case l.Op != nil:
+			h.Ops = append(h.Ops, l.Op)
+		case l.Event != nil:
+			h.Events = append(h.Events, *l.Event)
+		case l.Sample != nil:
+			h.Samples = append(h.Samples, l.Sample)
+		case l.View != nil:
+			h.Views = append(h.Views, l.View)
+		}
+	}
+}
