@@ -56,6 +56,9 @@ type config struct {
 	// How long the voters wait for their leader before they elect another. Hidden:
 	// shorter is for tests, on a machine that is quiet enough.
 	QuorumTimeout duration `hidden:"" default:"1s"`
+	// Peers that are dialled elsewhere than where they say they are. Hidden: it puts
+	// a fault proxy into one direction of one link.
+	PeerVia detours `hidden:"" placeholder:"HOST:PORT=HOST:PORT,.."`
 
 	Serve       struct{}       `cmd:"" hidden:"" default:"1" help:"Run the broker."`
 	Healthcheck healthcheckCmd `cmd:"" help:"Ask the broker on this machine whether it serves; for images that hold no curl."`
