@@ -76,8 +76,10 @@ type crashModel struct {
 	next    int           // number for the next record
 	epoch   int32
 	old     map[PartitionID]*memIndexed // an older copy of the index
-	rare    map[string]int
-	history []string
+	// indexLost: at some crash, so that the log may say that it is lossy.
+	indexLost bool
+	rare      map[string]int
+	history   []string
 }
 
 type modelRecord struct {
@@ -178,8 +180,8 @@ func (m *crashModel) verify() {
 		m.fatalf("the log ends at %d, and only %d were appended", end, len(m.records))
 	case start > m.start:
 		m.fatalf("the log starts at %d, asked for was %d", start, m.start)
-	case l.Lossy():
-		m.fatalf("lossy, damage %v", l.damage)
+	case len(l.damage) > 0 || l.Lossy() && !m.indexLost:
+		m.fatalf("lossy: %s", l.whyLossy())
 	case l.DurableEnd() != end || l.StagedEnd() != end:
 		m.fatalf("durable %d written %d staged %d", l.DurableEnd(), end, l.StagedEnd())
 	}
@@ -188,6 +190,14 @@ func (m *crashModel) verify() {
 	}
 	if end < int64(len(m.records)) {
 		m.rare["torn tail cut"]++
+	}
+	if l.Lossy() && m.rng.IntN(2) == 0 {
+		l.tellLoss()
+		l.forgetLoss()
+		m.rare["loss told"]++
+		if l.Lossy() {
+			m.fatalf("still lossy: %s", l.whyLossy())
+		}
 	}
 	m.records, m.synced = m.records[:end], end
 	m.readAll(start, end, []int{1, 700, 1 << 20}[m.rng.IntN(3)])
@@ -404,9 +414,11 @@ func (m *crashModel) crash() {
 	switch n := m.rng.IntN(8); {
 	case n == 0:
 		m.rare["index lost"]++
+		m.indexLost = true
 		m.note("index lost")
 	case n == 1 && m.old != nil:
 		m.rare["index older"]++
+		m.indexLost = true // it may be from before the log
 		m.note("index older")
 		ix.durable = cloneIndexed(m.old)
 	case n < 4 && mode == crashKeepsAll:

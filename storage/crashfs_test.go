@@ -111,8 +111,11 @@ func (f *memFS) mkdir(name string) error {
 func (f *memFS) list(name string) ([]dirEntry, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.crashed {
+	switch {
+	case f.crashed:
 		return nil, errCrashed
+	case f.names[name] == nil:
+		return nil, iofs.ErrNotExist
 	}
 	var found []dirEntry
 	for path, n := range f.names {

@@ -20,13 +20,15 @@ const (
 
 // disk is what all logs of one data directory share.
 type disk struct {
-	fs     fs
-	dir    string // the data directory
-	index  logIndex
-	files  *handles
-	mode   Fsync
-	now    func() time.Time
-	logger zerolog.Logger
+	fs    fs
+	dir   string // the data directory
+	index logIndex
+	// indexLost: the index was begun anew over logs that were there before.
+	indexLost bool
+	files     *handles
+	mode      Fsync
+	now       func() time.Time
+	logger    zerolog.Logger
 	// syncs holds a token per fsync that runs.
 	syncs chan struct{}
 	// chunks pools *[chunkBytes]byte.

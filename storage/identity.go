@@ -53,6 +53,10 @@ type identityFile struct {
 	NodeID          int32  `json:"node_id"`
 	DirectoryID     string `json:"directory_id"`
 	IndexGeneration uint64 `json:"index_generation"` // see checkGeneration
+	// Fsync is the mode of the last run. Unproven: some run since the controller was
+	// last told reported more than it had fsynced, or saw the disk fail (R72).
+	Fsync    Fsync `json:"fsync,omitempty"`
+	Unproven bool  `json:"unproven,omitempty"`
 }
 
 // cleanFile is the clean-shutdown marker: the last thing a run writes, and only
@@ -163,9 +167,6 @@ func (s *Store) SetIdentity(clusterID string, nodeID int32) error {
 func (s *Store) PreviousBrokerEpoch() (epoch int64, ok bool) {
 	return s.previous.BrokerEpoch, s.clean && s.previous.BrokerEpoch != 0
 }
-
-// SetBrokerEpoch notes the epoch that Close will write into the clean-shutdown marker.
-func (s *Store) SetBrokerEpoch(epoch int64) { s.brokerEpoch.Store(epoch) }
 
 // CleanStart says that the last run closed cleanly, that the index belongs to it,
 // and that the index passed its check. Only then may a log's own clean mark be believed.

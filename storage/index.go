@@ -63,6 +63,7 @@ type logMeta struct {
 	Epochs        []EpochEntry // ascending
 	Segments      []segmentMeta
 	Damage        []damage // ranges of offsets that are known to be unreadable
+	Lossy         bool     // the log lost something, and the controller wasn't told yet
 }
 
 // segmentMeta is what is worth knowing of a segment without reading it.

@@ -138,11 +138,14 @@ func parseGeneration(value []byte) (uint64, error) {
 	return binary.BigEndian.Uint64(payload), nil
 }
 
-const metaVersion = 1
+const (
+	metaVersion = 1
+	metaLossy   = 1 // flag
+)
 
 // appendMeta encodes a log's meta:
 //
-//	version u8 1 (= 1) | flags u8 1 (none yet, 0)
+//	version u8 1 (= 1) | flags u8 1 (bit 0: lossy)
 //	start varint | flushed varint | high watermark varint
 //	epoch count uvarint   | { epoch varint | start offset varint }*
 //	segment count uvarint | { base - previous base varint | size varint |
@@ -153,7 +156,11 @@ const metaVersion = 1
 //	CRC32C 4
 func appendMeta(dst, key []byte, m *logMeta) []byte {
 	from := len(dst)
-	dst = append(dst, metaVersion, 0)
+	flags := byte(0)
+	if m.Lossy {
+		flags |= metaLossy
+	}
+	dst = append(dst, metaVersion, flags)
 	dst = appendVarints(dst, m.Start, m.Flushed, m.HighWatermark)
 	dst = binary.AppendUvarint(dst, uint64(len(m.Epochs)))
 	for _, e := range m.Epochs {
@@ -176,11 +183,11 @@ func appendMeta(dst, key []byte, m *logMeta) []byte {
 
 func parseMeta(key, value []byte) (logMeta, error) {
 	payload, err := unseal(bucketMeta, key, value)
-	if err != nil || len(key) != logKeySize || len(payload) < 2 || payload[0] != metaVersion || payload[1] != 0 {
+	if err != nil || len(key) != logKeySize || len(payload) < 2 || payload[0] != metaVersion || payload[1]&^metaLossy != 0 {
 		return logMeta{}, errEntryDamaged
 	}
 	f := fields{rest: payload[2:]}
-	m := logMeta{Start: f.number(), Flushed: f.number(), HighWatermark: f.number()}
+	m := logMeta{Lossy: payload[1]&metaLossy != 0, Start: f.number(), Flushed: f.number(), HighWatermark: f.number()}
 	if n := f.count(2); n > 0 {
 		m.Epochs = make([]EpochEntry, n)
 		for i := range m.Epochs {

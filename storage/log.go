@@ -1,6 +1,7 @@
 package storage
 
 import (
+	"fmt"
 	"math"
 	"path/filepath"
 	"sort"
@@ -112,9 +113,10 @@ type Log struct {
 	damage       []damage     // ascending, by Segment and Position
 	hw           int64        // noted for the next checkpoint
 	checkpointed checkpoint   // what the index was told last
-	lossy        bool
-	examining    bool      // a reader looks through a damaged segment
-	cursors      [4]cursor // where readers stopped
+	lossTold     bool         // Held has told lossReason
+	lossReason   string       // why the log was found to be incomplete; empty: it wasn't
+	examining    bool         // a reader looks through a damaged segment
+	cursors      [4]cursor    // where readers stopped
 	nextCursor   int
 }
 
@@ -183,9 +185,20 @@ func (l *Log) DurableEnd() int64 {
 	return l.written
 }
 
-// Lossy tells that the log held more than was found when it was opened, or holds
-// damage: its replica must not count as complete (R34).
-func (l *Log) Lossy() bool { l.mu.Lock(); defer l.mu.Unlock(); return l.lossy || len(l.damage) > 0 }
+// Lossy tells that the log may have held more than was found when it was opened,
+// or holds damage: its replica must not count as complete (R34). Damage is mended
+// by repair; the rest is forgotten when the controller knows it (Store.SetBrokerEpoch).
+func (l *Log) Lossy() bool { return l.whyLossy() != "" }
+
+// whyLossy is empty for a log that isn't.
+func (l *Log) whyLossy() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.lossReason == "" && len(l.damage) > 0 {
+		return fmt.Sprintf("offsets [%d, %d) are damaged", l.damage[0].From, l.damage[0].To)
+	}
+	return l.lossReason
+}
 
 // SizeBytes is the size of all segments.
 func (l *Log) SizeBytes() int64 {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -53,7 +54,7 @@ func everyOffset(t *testing.T, k int, c Compression) {
 	}
 	check := func(when string) {
 		t.Helper()
-		if l.WrittenEnd() != total || l.StartOffset() != 0 || l.Lossy() {
+		if lost := strings.HasPrefix(when, "index ") && !strings.Contains(when, "half"); l.WrittenEnd() != total || l.StartOffset() != 0 || l.Lossy() != lost {
 			t.Fatalf("%s: log is [%d, %d), lossy %v", when, l.StartOffset(), l.WrittenEnd(), l.Lossy())
 		}
 		buf := make([]byte, 0, 64)
@@ -82,6 +83,7 @@ func everyOffset(t *testing.T, k int, c Compression) {
 		}
 	}
 	check("as written")
+	defer func() { must(t, s.Close()) }()
 	for when, damage := range map[string]func(){
 		"restarted":     func() {},
 		"index deleted": func() { must(t, os.Remove(index)) },
@@ -103,8 +105,10 @@ func everyOffset(t *testing.T, k int, c Compression) {
 		s, l = open()
 		check(when)
 		check(when + ", again")
+		_, err := s.Held(t.Context())
+		must(t, err)
+		s.SetBrokerEpoch(1)
 	}
-	must(t, s.Close())
 }
 
 func must(t testing.TB, err error) {

@@ -2,7 +2,9 @@ package storage
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
+	iofs "io/fs"
 	"math"
 	"path/filepath"
 	"slices"
@@ -37,15 +39,24 @@ type foundSegment struct {
 func (l *Log) recover() error {
 	r := recovery{log: l}
 	l.maxTimestamp, l.notedTimestamp = noTimestamp, noTimestamp
-	if err := l.disk.fs.mkdir(l.dir); err != nil {
-		return fmt.Errorf("storage: %w", err)
-	}
 	found, err := l.findSegments()
+	existed := !errors.Is(err, iofs.ErrNotExist)
+	if !existed {
+		err = l.disk.fs.mkdir(l.dir)
+	}
 	if err != nil {
 		return fmt.Errorf("storage: %w", err)
 	}
 	l.dirSynced = len(found) > 0
 	r.meta, r.known = l.disk.index.meta(l.id)
+	switch {
+	case r.meta.Lossy:
+		l.lossReason = "it was incomplete at an earlier start"
+	case !r.known && existed && (len(found) > 0 || l.disk.indexLost):
+		// Whatever was flushed may be missing without a trace (R72).
+		l.lossReason = "the index knows nothing of it"
+	}
+	l.epochPending = !r.known // or a crash would look the same after the first append
 	r.floor = max(r.meta.Flushed, r.meta.Start, 0)
 	if found, err = r.removeDeleted(found); err != nil {
 		return fmt.Errorf("storage: %w", err)
@@ -321,7 +332,7 @@ func (r *recovery) damaged(sc *scanner, base int64, s stretch) error {
 		return err
 	}
 	r.log.damage = append(r.log.damage, d)
-	r.log.lossy = true
+	r.log.lossReason = "it is damaged: " + s.reason
 	return nil
 }
 
@@ -329,7 +340,7 @@ func (r *recovery) damaged(sc *scanner, base int64, s stretch) error {
 func (r *recovery) lost(s stretch, base int64) {
 	d, _ := r.log.keepDamage(nil, base, s) // copies nothing, so nothing fails
 	r.log.damage = append(r.log.damage, d)
-	r.log.lossy = true
+	r.log.lossReason = s.reason
 }
 
 // keepDamageOf keeps what the index knows about a part of a segment that isn't scanned.
@@ -382,10 +393,12 @@ func (r *recovery) finish() error {
 		l.appendTime = l.active().lastAppend
 	}
 	l.hw = min(max(r.meta.HighWatermark, l.start), r.next)
-	l.lossy = l.lossy || r.meta.HighWatermark > r.next
+	if r.meta.HighWatermark > r.next {
+		l.lossReason = fmt.Sprintf("it ends at %d, below its high watermark %d", r.next, r.meta.HighWatermark)
+	}
 	l.epochs = r.mergeEpochs()
 	l.checkpointed = checkpoint{l.synced, l.hw}
-	changed = changed || len(l.epochs) != len(r.meta.Epochs) || l.start != r.meta.Start || len(l.segments) != len(r.meta.Segments)
+	changed = changed || len(l.epochs) != len(r.meta.Epochs) || l.start != r.meta.Start || len(l.segments) != len(r.meta.Segments) || (l.lossReason != "") != r.meta.Lossy
 	if changed {
 		l.disk.index.update(l.id, l.describe)
 	}

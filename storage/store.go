@@ -6,6 +6,7 @@
 //	LOCK             held by the process that uses the directory; names its pid
 //	meta.json        whose directory this is, and the index's generation
 //	clean-shutdown   there only between a clean close and the next open (R71)
+//	disk-failed      there only between a failed write or fsync and the next open
 //	index.db         the index, a bbolt file: a cache, built anew when in doubt
 //	index.db.damaged-<n>   what was in doubt; the newest two
 //	ballast          room for deletes when the disk is full (S5)
@@ -84,6 +85,7 @@ type Store struct {
 	guard    *diskGuard
 	disk     *disk     // what the logs share
 	clean    bool      // see CleanStart
+	durable  bool      // see DurableStart
 	previous cleanFile // what the last run left; zero if it wasn't clean
 
 	fsyncs      atomic.Int64
@@ -108,6 +110,7 @@ type openedLog struct {
 	ready chan struct{} // closed when log and err are set
 	log   *Log
 	err   error
+	adopt sync.Once // gives the log to the first that asks for it
 }
 
 // Open locks and opens the directory, making it if it is missing, and brings its
@@ -177,6 +180,7 @@ func (s *Store) open() error {
 	}
 	s.index = ix
 	s.disk = newDisk(osFS{}, dir, ix, s.opts)
+	s.disk.indexLost = rebuilt && len(logs) > 0
 	s.disk.failed = func(err error) { _ = s.fail(err) }
 	s.disk.admit, s.disk.outOfSpace, s.disk.fsynced = s.admit, s.guard.outOfSpace, s.fsynced
 	s.clean = clean && !rebuilt && stored == previous.IndexGeneration
@@ -187,8 +191,15 @@ func (s *Store) open() error {
 	if !found {
 		identity.DirectoryID = uuid.NewString()
 	}
+	failed := filepath.Join(dir, failedFileName)
+	_, err = os.Lstat(failed)
+	identity.Unproven = identity.Unproven || err == nil || len(logs) > 0 && (!found || identity.Fsync != FsyncCommit)
+	identity.Fsync, s.durable = s.opts.Fsync, !identity.Unproven
 	s.identity = identity
-	return s.raiseGeneration(stored, false)
+	if err := s.raiseGeneration(stored, false); err != nil {
+		return err
+	}
+	return removeDurably(failed) // the identity has it now
 }
 
 // raiseGeneration makes copies of the index that were taken before this moment
@@ -208,21 +219,36 @@ func (s *Store) raiseGeneration(stored uint64, last bool) error {
 // onDurable is called, without locks held, after DurableEnd moved. Several logs
 // may be opened at once.
 func (s *Store) OpenLog(id PartitionID, cfg LogConfig, onDurable func()) (*Log, error) {
-	s.mu.Lock()
-	if s.closed {
-		s.mu.Unlock()
-		return nil, ErrClosed
+	o, mine, err := s.claim(id)
+	if err != nil {
+		return nil, err
 	}
-	o := s.logs[id]
-	if o != nil {
-		s.mu.Unlock()
-		<-o.ready
-		return o.log, o.err
+	if mine {
+		s.recoverInto(o, id, cfg, onDurable)
+	}
+	if <-o.ready; o.err == nil {
+		o.adopt.Do(func() { o.log.adopt(cfg, onDurable) })
+	}
+	return o.log, o.err
+}
+
+// claim finds the log's entry, or makes it: then the caller must recover the log.
+func (s *Store) claim(id PartitionID) (o *openedLog, mine bool, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return nil, false, ErrClosed
+	}
+	if o = s.logs[id]; o != nil {
+		return o, false, nil
 	}
 	o = &openedLog{ready: make(chan struct{})}
 	s.logs[id] = o
-	s.mu.Unlock()
+	return o, true, nil
+}
 
+// recoverInto opens a log for its entry.
+func (s *Store) recoverInto(o *openedLog, id PartitionID, cfg LogConfig, onDurable func()) {
 	o.log, o.err = openLog(s.disk, id, cfg, onDurable)
 	if o.err != nil { // the next caller may try again
 		s.mu.Lock()
@@ -232,7 +258,6 @@ func (s *Store) OpenLog(id PartitionID, cfg LogConfig, onDurable func()) (*Log, 
 		s.mu.Unlock()
 	}
 	close(o.ready)
-	return o.log, o.err
 }
 
 // opened returns the logs that are open now. Those that are being opened it leaves

@@ -56,15 +56,7 @@ func parsePartitionID(name string) (id PartitionID, ok bool) {
 // though its bytes go later, in Run (R86). The log must not be used after. A log
 // that isn't there is no error.
 func (s *Store) DeleteLog(id PartitionID) error {
-	s.mu.Lock()
-	o := s.logs[id]
-	delete(s.logs, id)
-	s.mu.Unlock()
-	if o != nil {
-		if <-o.ready; o.err == nil {
-			o.log.discard()
-		}
-	}
+	s.discard(id)
 	if err := s.renameMarked(id, deletedMark); err != nil {
 		return err
 	}
@@ -78,9 +70,23 @@ func (s *Store) DeleteLog(id PartitionID) error {
 	return nil
 }
 
-// SetAside takes a log that isn't open out of the way, but keeps its bytes: its
+// discard closes the log, if it is open, without writing what is staged.
+func (s *Store) discard(id PartitionID) {
+	s.mu.Lock()
+	o := s.logs[id]
+	delete(s.logs, id)
+	s.mu.Unlock()
+	if o != nil {
+		if <-o.ready; o.err == nil {
+			o.log.discard()
+		}
+	}
+}
+
+// SetAside takes a log that nobody uses out of the way, but keeps its bytes: its
 // topic isn't known (R85), and should that be the mistake they are still there.
 func (s *Store) SetAside(id PartitionID) error {
+	s.discard(id)
 	if err := s.renameMarked(id, strayMark); err != nil {
 		return err
 	}

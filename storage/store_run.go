@@ -39,7 +39,11 @@ func (s *Store) Run(ctx context.Context) error {
 			return s.Failure()
 		}
 	})
-	return loops.Wait()
+	err := loops.Wait()
+	if s.Failure() != nil {
+		s.noteFailure()
+	}
+	return err
 }
 
 // every calls work each interval until ctx ends or work fails.
