@@ -40,6 +40,11 @@ const (
 	CodeOther                Code = "UNKNOWN_SERVER_ERROR"
 )
 
+// codes is every code, the frequent ones first.
+var codes = [...]Code{CodeNotLeader, CodeFencedLeaderEpoch, CodeUnknownLeaderEpoch, CodeFetchSession, CodeUnknownTopicID, CodeNotReplica,
+	CodeStaleBrokerEpoch, CodeOffsetOutOfRange, CodeCorrupt, CodeStorage, CodeClusterID, CodeNotController, CodeDuplicateBroker,
+	CodeIneligibleReplica, CodeInvalidUpdateVersion, CodeInvalidRequest, CodeUnauthorized, CodeVersion, CodeOther}
+
 // TopicPartition names a partition by its topic's id (R84).
 type TopicPartition struct {
 	Topic     uuid.UUID `json:"topic"`

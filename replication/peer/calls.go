@@ -1,0 +1,67 @@
+package peer
+
+import (
+	"context"
+	"time"
+
+	"highwater/replication"
+	"highwater/replication/controller"
+	"highwater/replication/wire"
+)
+
+var (
+	_ replication.Peers = (*Client)(nil)
+	_ controller.Peers  = (*Client)(nil)
+)
+
+// Fetch sends a follower's long-poll.
+func (c *Client) Fetch(ctx context.Context, url string, req *wire.FetchRequest, buf *[]byte) (*wire.FetchResponse, error) {
+	res := &wire.FetchResponse{}
+	if err := c.call(ctx, url, wire.PathFetch, ms(int64(req.MaxWaitMs)), req, res, buf); err != nil {
+		return nil, err
+	}
+	return res, nil
+}
+
+// LeaderEpoch tells a broker of newer leaders.
+func (c *Client) LeaderEpoch(ctx context.Context, url string, notices *wire.LeaderEpochNotices) error {
+	_, err := ask[wire.LeaderEpochNotices, wire.LeaderEpochAnswer](ctx, c, url, wire.PathLeaderEpoch, 0, notices)
+	return err
+}
+
+// Propose asks the quorum's leader for a change.
+func (c *Client) Propose(ctx context.Context, url string, req *wire.Propose) (*wire.ProposeAnswer, error) {
+	return ask[wire.Propose, wire.ProposeAnswer](ctx, c, url, wire.PathPropose, ms(req.TimeoutMs), req)
+}
+
+// Heartbeat is a broker's sign of life.
+func (c *Client) Heartbeat(ctx context.Context, url string, req *wire.Heartbeat) (*wire.HeartbeatAnswer, error) {
+	return ask[wire.Heartbeat, wire.HeartbeatAnswer](ctx, c, url, wire.PathHeartbeat, 0, req)
+}
+
+// Join asks to become a member.
+func (c *Client) Join(ctx context.Context, url string, req *wire.Join) (*wire.JoinAnswer, error) {
+	return ask[wire.Join, wire.JoinAnswer](ctx, c, url, wire.PathJoin, joinWait, req)
+}
+
+// joinWait is how long a member may be in becoming one.
+const joinWait = 20 * time.Second
+
+// Founding speaks to another initial voter.
+func (c *Client) Founding(ctx context.Context, url string, req *wire.Founding) (*wire.Founding, error) {
+	return ask[wire.Founding, wire.Founding](ctx, c, url, wire.PathFounding, 0, req)
+}
+
+// ask calls with messages that are JSON.
+func ask[Q, A any](ctx context.Context, c *Client, url, path string, wait time.Duration, req *Q) (*A, error) {
+	res := &wire.JSON[A]{}
+	if err := c.call(ctx, url, path, wait, &wire.JSON[Q]{V: req}, res, nil); err != nil {
+		return nil, err
+	}
+	return res.V, nil
+}
+
+// ms makes a Duration of milliseconds, within bounds.
+func ms(n int64) time.Duration {
+	return time.Duration(min(max(n, 0), int64(24*time.Hour/time.Millisecond))) * time.Millisecond
+}
