@@ -8,8 +8,8 @@ import (
 )
 
 // ErrNotSent: no byte of the request can have reached the peer (its port refused
-// the connection, its name has no address, …), so sending it again is safe. Every
-// other error of a call leaves open whether the peer acted on it.
+// the connection, its name has no address, …), or it refused to look at it: so
+// sending it again is safe. Every other error of a call leaves open whether the peer acted on it.
 var ErrNotSent = errors.New("wire: the request was not sent")
 
 // CodeOutcomeUnknown: a change was proposed, and whether it is made isn't known.

@@ -1,0 +1,69 @@
+package handlers
+
+import (
+	"bufio"
+	"encoding/json"
+	"net"
+	"net/http"
+
+	"highwater/replication/wire"
+)
+
+// fetch answers a follower's long-poll.
+func (in *Internal) fetch(w http.ResponseWriter, r *http.Request) error {
+	b, err := in.theBroker()
+	if err != nil {
+		return err
+	}
+	req := &wire.FetchRequest{}
+	release, err := in.receive(w, r, maxControlMessage, req)
+	if err != nil {
+		return err
+	}
+	defer release()
+	buf := in.buffers.get()
+	defer func() { in.buffers.put(buf) }()
+	return in.answer(w, b.ServeFetch(r.Context(), req, &buf))
+}
+
+// leaderEpoch takes word of newer leaders.
+func (in *Internal) leaderEpoch(w http.ResponseWriter, r *http.Request) error {
+	b, err := in.theBroker()
+	if err != nil {
+		return err
+	}
+	return served(in, w, r, func(req *wire.LeaderEpochNotices) *wire.LeaderEpochAnswer {
+		return &wire.LeaderEpochAnswer{Version: wire.Version, Code: b.ServeLeaderEpoch(req)}
+	})
+}
+
+// debugPartitions tells all about this broker's replicas, for checkers.
+func (in *Internal) debugPartitions(w http.ResponseWriter, _ *http.Request) error {
+	b, err := in.theBroker()
+	if err != nil {
+		return err
+	}
+	body, err := json.Marshal(b.DebugPartitions())
+	if err != nil {
+		return err
+	}
+	w.Header()["Content-Type"] = []string{typeJSON}
+	w.WriteHeader(http.StatusOK)
+	_, err = w.Write(body)
+	return err
+}
+
+// unread is conn with what the server has read of it already (K4).
+func unread(conn net.Conn, r *bufio.Reader) net.Conn {
+	if r.Buffered() == 0 {
+		return conn
+	}
+	return &unreadConn{Conn: conn, r: r}
+}
+
+type unreadConn struct {
+	net.Conn
+	r *bufio.Reader
+}
+
+func (c *unreadConn) Read(p []byte) (int, error) { return c.r.Read(p) }
