@@ -22,7 +22,7 @@ type Outcome int
 
 // Outcomes.
 const (
-	Committed Outcome = iota // Meta in Decided is the new state
+	Committed Outcome = iota // the Meta given to Decided has it
 	Rejected                 // a definite no: INELIGIBLE_REPLICA, OPERATION_NOT_ATTEMPTED (R45)
 	Ambiguous                // whatever else: stay pending until newer metadata comes (R45)
 )
@@ -211,7 +211,10 @@ func (l *Leader) Resend() *Change {
 }
 
 // Decided ends a Change that is still the pending one; any other is ignored (R45,
-// R46). Of m only ISR and PartitionEpoch count.
+// R46). With Committed, m is all of the metadata from a state that has the change
+// in it, or a later one, not a mixture of the answer and older metadata: with a
+// least size from before the change the leader could commit what a member of the
+// ELR lacks (R56). With the others m doesn't count.
 //
 // A refusal alone doesn't shrink the maximal ISR back: the proposal may have been
 // sent twice, or have been copied on its way, and the other copy may find what it
@@ -222,13 +225,8 @@ func (l *Leader) Decided(c *Change, o Outcome, m Meta) {
 	}
 	switch o {
 	case Committed:
-		next := l.meta
-		next.ISR, next.PartitionEpoch = m.ISR, m.PartitionEpoch
-		next.Recovering = next.Recovering && !c.Recovered
-		l.pending, l.unsure = nil, false
-		if m.PartitionEpoch > l.meta.PartitionEpoch {
-			l.SetMeta(next)
-		}
+		l.unsure = true // as long as m doesn't show it
+		l.SetMeta(m)
 	case Rejected:
 		for _, id := range ids(c.ISR) {
 			if !slices.Contains(l.meta.ISR, id) {
