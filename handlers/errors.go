@@ -163,6 +163,9 @@ var mappings = [...]mapping{
 	as("controller.StaleBrokerEpochError", func(_ *controller.StaleBrokerEpochError, _ place) *problem {
 		return newProblem(codeInternal, "The broker was registered anew meanwhile.", "")
 	}),
+	as("controller.DuplicateBrokerError", func(_ *controller.DuplicateBrokerError, _ place) *problem {
+		return newProblem(codeInternal, "Another process has this broker's id.", "Give each broker a --node-id of its own.")
+	}),
 	as("controller.IncompatibleError", func(_ *controller.IncompatibleError, _ place) *problem {
 		return newProblem(codeInternal, "The cluster's metadata is of a newer version than this broker.", "Start the newer version here.")
 	}),
@@ -194,6 +197,24 @@ var mappings = [...]mapping{
 		p := newProblem(codeNoLeader, fmt.Sprintf("Partition %s-%d has no leader that this broker can reach.", e.Topic, e.Partition),
 			fmt.Sprintf("Send the same request again after a pause. See the leader: curl %s/partitions/%d", at.topicURL(e.Topic), e.Partition))
 		p.kafka = "NOT_LEADER_OR_FOLLOWER"
+		return p
+	}),
+	as("replication.NotConfirmedError", func(e *replication.NotConfirmedError, at place) *problem {
+		p := newProblem(codeShuttingDown, fmt.Sprintf("The leader of partition %s-%d has lost touch with the cluster and can't vouch for still being the leader.", e.Topic, e.Partition),
+			fmt.Sprintf("Send the same request again after a pause, or to another broker. See the leader: curl %s/partitions/%d", at.topicURL(e.Topic), e.Partition))
+		p.kafka = "NOT_LEADER_OR_FOLLOWER"
+		return p
+	}),
+	as("replication.OffsetNotAvailableError", func(e *replication.OffsetNotAvailableError, at place) *problem {
+		p := newProblem(codeNoLeader, fmt.Sprintf("The leader of partition %s-%d is new and doesn't know yet where the readable records end.", e.Topic, e.Partition),
+			fmt.Sprintf("Send the same request again after a pause. See the leader: curl %s/partitions/%d", at.topicURL(e.Topic), e.Partition))
+		p.kafka = "OFFSET_NOT_AVAILABLE"
+		return p
+	}),
+	as("replication.LeaderLostError", func(e *replication.LeaderLostError, at place) *problem {
+		p := newProblem(codeTimedOut, fmt.Sprintf("Broker %d, the leader of partition %s-%d, was lost before it answered. The records may be in the log.", e.Leader, e.Topic, e.Partition),
+			fmt.Sprintf("Read the end of the partition before sending again, or send with an id: curl '%s/partitions/%d/records?offset=-1'", at.topicURL(e.Topic), e.Partition))
+		p.unknown = true
 		return p
 	}),
 	as("replication.NotEnoughReplicasError", func(e *replication.NotEnoughReplicasError, at place) *problem {

@@ -100,3 +100,41 @@ func (e *TruncatedError) Error() string {
 	return fmt.Sprintf("replication: %s-%d was truncated: offset %d in leader epoch %d is not in the log, which agrees up to %d",
 		e.Topic, e.Partition, e.Offset, e.Epoch, e.SafeOffset)
 }
+
+// NotConfirmedError: this broker leads the partition as far as it knows, and can't
+// vouch for it: the controller may have named another leader (R61). Nothing was
+// written, but for appends that had begun to wait: their outcome is unknown.
+type NotConfirmedError struct {
+	Topic     string
+	Partition int32
+}
+
+func (e *NotConfirmedError) Error() string {
+	return fmt.Sprintf("replication: leadership of %s-%d is not confirmed", e.Topic, e.Partition)
+}
+
+// OffsetNotAvailableError: the leader is new, and doesn't know yet how far its
+// predecessor had come with the high watermark (R51). It does in a moment.
+type OffsetNotAvailableError struct {
+	Topic     string
+	Partition int32
+}
+
+func (e *OffsetNotAvailableError) Error() string {
+	return fmt.Sprintf("replication: the end of %s-%d is not known yet", e.Topic, e.Partition)
+}
+
+// LeaderLostError: the records were on their way to the partition's leader, or
+// there, when it stopped answering: they may be in the log.
+type LeaderLostError struct {
+	Topic     string
+	Partition int32
+	Leader    int32
+	Cause     error
+}
+
+func (e *LeaderLostError) Error() string {
+	return fmt.Sprintf("replication: broker %d, leader of %s-%d, did not answer: %v", e.Leader, e.Topic, e.Partition, e.Cause)
+}
+
+func (e *LeaderLostError) Unwrap() error { return e.Cause }
