@@ -95,7 +95,7 @@ func (b *Broker) stage(acks Acks, req *AppendRequest) (pending, AppendResult) {
 	for _, batch := range req.Batches {
 		bytes += len(batch)
 	}
-	staged, epoch, err := p.stage(acks, req, len(p.topic.meta.Load().Partitions[p.num].ISR))
+	staged, epoch, err := b.stageIn(p, acks, req)
 	if err != nil {
 		return pending{}, AppendResult{Err: p.gone(err)}
 	}
@@ -103,14 +103,18 @@ func (b *Broker) stage(acks Acks, req *AppendRequest) (pending, AppendResult) {
 	return pending{p: p, staged: staged}, AppendResult{BaseOffset: staged.BaseOffset, LastOffset: staged.EndOffset - 1, LeaderEpoch: epoch, AppendTime: staged.AppendTime}
 }
 
-func (p *Partition) stage(acks Acks, req *AppendRequest, inSync int) (storage.Staged, int32, error) {
+// stageIn is stage for one partition.
+func (b *Broker) stageIn(p *Partition, acks Acks, req *AppendRequest) (storage.Staged, int32, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	inSync, leads := p.inSync()
 	switch {
 	case p.closed != nil:
 		return storage.Staged{}, 0, p.closed
-	case !p.leader:
-		return storage.Staged{}, 0, &NotLeaderError{Topic: req.Topic, Partition: p.num, Leader: -1, Epoch: p.leaderEpoch}
+	case !p.leader || p.held || !leads:
+		return storage.Staged{}, 0, p.notLeader(b.cfg.NodeID)
+	case !b.vouches(p):
+		return storage.Staged{}, 0, ErrNotConfirmed
 	case acks == AcksAll && inSync < p.minInSync:
 		// R54. The configured number counts, not R27's effective one: an answer at
 		// acks=-1 says that so many replicas have it.
@@ -141,6 +145,7 @@ func (a *pending) write(acks Acks, res *AppendResult) {
 		res.Err, res.Unknown = p.gone(err), !errors.Is(err, storage.ErrDiskNearlyFull) && !errors.Is(err, storage.ErrTooManyFiles)
 		return
 	}
+	p.wrote()
 	if acks != AcksAll {
 		p.log.SyncSoon()
 	}
@@ -196,59 +201,15 @@ func (b *Broker) answer(acks Acks, a *pending, res *AppendResult) {
 		*res = AppendResult{BaseOffset: -1, LastOffset: -1, HighWatermark: -1, LeaderEpoch: res.LeaderEpoch, AppendTime: res.AppendTime, Durability: DurabilityQueued}
 		return
 	}
-	a.p.water.Lock()
-	res.InSyncReplicas = a.p.progress.inSync()
-	a.p.water.Unlock()
+	b.prove(acks, a, res)
+	if res.Err != nil {
+		return
+	}
 	res.HighWatermark = a.p.hw.Load()
 	res.Durability = DurabilityWritten
 	if acks == AcksAll && (b.cfg.Fsync == storage.FsyncCommit || b.cfg.Fsync == "") {
 		res.Durability = DurabilityFsynced
 	}
-}
-
-// waiter waits for the high watermark to reach end.
-type waiter struct {
-	end  int64
-	done chan error // gets one value: nil, or why it will not be known
-}
-
-// waiters are ordered by end.
-type waiters []*waiter
-
-// add puts w in its place: mostly the last one.
-func (ws *waiters) add(w *waiter) {
-	i := len(*ws)
-	for i > 0 && (*ws)[i-1].end > w.end {
-		i--
-	}
-	*ws = slices.Insert(*ws, i, w)
-}
-
-// release answers all whose end is at or below hw.
-func (ws *waiters) release(hw int64) {
-	n := 0
-	for n < len(*ws) && (*ws)[n].end <= hw {
-		(*ws)[n].done <- nil
-		n++
-	}
-	if n == len(*ws) {
-		*ws = (*ws)[:0]
-		if cap(*ws) > maxIdleWaiters {
-			*ws = nil
-		}
-		return
-	}
-	*ws = slices.Delete(*ws, 0, n)
-}
-
-// maxIdleWaiters is the capacity that an idle partition may keep for its next waiters.
-const maxIdleWaiters = 16
-
-func (ws *waiters) fail(err error) {
-	for _, w := range *ws {
-		w.done <- err
-	}
-	*ws = nil
 }
 
 // await registers a waiter for what was staged, and written since, and sees to it that a syncer runs. It
@@ -270,7 +231,7 @@ func (p *Partition) await(b *Broker, staged storage.Staged) *waiter {
 	if end > p.syncTo.EndOffset {
 		p.syncTo = staged
 	}
-	if !p.syncing && p.progress.own < end {
+	if !p.syncing && p.log.DurableEnd() < end {
 		p.syncing = true
 		b.syncers.Add(1)
 		go p.sync(b)
@@ -287,6 +248,27 @@ func (p *Partition) forget(w *waiter) {
 	}
 }
 
+// prove fills in the ISR that an answered append stands for, or says why it proves
+// nothing.
+func (b *Broker) prove(acks Acks, a *pending, res *AppendResult) {
+	p := a.p
+	inSync, leads := p.inSync()
+	p.mu.Lock()
+	epoch, minInSync := p.leaderEpoch, p.minInSync
+	p.mu.Unlock()
+	switch {
+	case acks == AcksLeader && (!leads || epoch != res.LeaderEpoch):
+		res.fail(ErrLeadershipLost)
+	case acks == AcksLeader && !b.vouches(p): // it may have been paused since it was checked (R62)
+		res.fail(ErrNotConfirmed)
+	case acks == AcksAll && leads && inSync < minInSync: // R55
+		res.fail(&NotEnoughReplicasError{Topic: p.topic.name(), Partition: p.num, InSync: inSync, Min: minInSync, Appended: true})
+	case acks == AcksAll && !leads: // the leader of now has it and so have its in-sync replicas
+		inSync = len(p.topic.meta.Load().Partitions[p.num].ISR)
+	}
+	res.InSyncReplicas = inSync
+}
+
 // sync is a partition's syncer: it fsyncs as long as somebody waits for what
 // isn't durable yet. One fsync serves all that came while the former one ran, and
 // the caller of Append stays free to give up when the disk hangs.
@@ -295,7 +277,7 @@ func (p *Partition) sync(b *Broker) {
 	for {
 		p.water.Lock()
 		to := p.syncTo
-		if p.progress.own >= to.EndOffset || p.ended != nil {
+		if p.log.DurableEnd() >= to.EndOffset || p.ended != nil {
 			p.syncing = false
 			p.water.Unlock()
 			return
@@ -308,7 +290,9 @@ func (p *Partition) sync(b *Broker) {
 		if err != nil {
 			p.water.Lock()
 			p.syncing = false
-			p.waiters.fail(err) // fsync errors are final (S4): none of these will be known
+			if !errors.Is(err, storage.ErrClosed) || p.ended != nil {
+				p.waiters.fail(err) // fsync errors are final (S4): none of these will be known
+			} // else the log was cut in another role, and those above the cut have been told
 			p.water.Unlock()
 			return
 		}

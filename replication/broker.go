@@ -8,11 +8,13 @@ import (
 	"errors"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/google/uuid"
 	"github.com/rs/zerolog"
 
 	"highwater/replication/controller"
+	"highwater/replication/replica"
 	"highwater/storage"
 )
 
@@ -36,15 +38,21 @@ type Config struct {
 	Peers Peers
 	// Quorum is Controller where it isn't set.
 	Quorum Quorum
+	// LagMax is replica.lag.time.max; 0: 10 s.
+	LagMax time.Duration
+	// Mutation switches rules off, in tests of the tests.
+	Mutation replica.Mutation
 	// Fsync is the store's mode; it decides what an answer may say was proved.
 	Fsync storage.Fsync
 }
 
 // Broker is the replication room of one process: the partitions that live here.
 //
-// Goroutines: Run follows the metadata and applies retention; each partition
-// with appends that wait for the disk has one syncer while they wait (append.go).
-// Close waits for all of them.
+// Goroutines: Run follows the metadata, applies retention, fetches from each
+// broker that leads partitions of ours (fetcher.go), proposes ISRs (isr.go), looks
+// after the session (confirm.go) and sends notices; each partition with appends
+// that wait for the disk has one syncer while they wait (append.go). Run and Close
+// wait for all of them. None is a partition's own.
 type Broker struct {
 	cfg            Config
 	configDefaults controller.ConfigDefaults
@@ -56,9 +64,16 @@ type Broker struct {
 
 	// turn holds one token; whoever has it may materialise: use cursor and retry
 	// and change the maps. It is held while logs are opened.
-	turn   chan struct{}
-	cursor *controller.Cursor
-	retry  map[uuid.UUID]struct{} // topics with an offline partition
+	turn    chan struct{}
+	cursor  *controller.Cursor
+	retry   map[uuid.UUID]struct{}       // topics with an offline partition
+	brokers map[int32]*controller.Broker // of the metadata that was materialised last
+
+	rules     replica.Options
+	followers *followers
+	sessions  *sessions
+	isr       *isrManager
+	notices   *notices
 
 	appends gate           // appends in flight
 	syncers sync.WaitGroup // running syncers
@@ -72,9 +87,14 @@ func New(cfg Config) *Broker {
 	if cfg.Quorum == nil {
 		cfg.Quorum = cfg.Controller
 	}
+	if cfg.LagMax == 0 {
+		cfg.LagMax = defaultLagMax
+	}
 	b := &Broker{cfg: cfg, metrics: newMetrics(), byName: map[string]*topic{}, byID: map[uuid.UUID]*topic{},
 		turn: make(chan struct{}, 1), retry: map[uuid.UUID]struct{}{}, drain: make(chan struct{}), configDefaults: configDefaults(cfg.Defaults)}
 	b.appends.init()
+	b.rules = replica.Options{LagMax: cfg.LagMax, Alive: b.alive, Mutation: cfg.Mutation}
+	b.followers, b.isr, b.notices, b.sessions = newFollowers(b), newISRManager(b), newNotices(), newSessions(cfg.Mutation)
 	return b
 }
 
@@ -105,6 +125,10 @@ func (b *Broker) Start(ctx context.Context) error {
 func (b *Broker) Run(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
+	var loops sync.WaitGroup
+	for _, loop := range []func(context.Context){b.followers.run, b.isr.run, b.watchSession, b.runNotices} {
+		loops.Go(func() { loop(ctx) })
+	}
 	retention := make(chan error, 1)
 	go func() {
 		err := b.runRetention(ctx)
@@ -115,7 +139,17 @@ func (b *Broker) Run(ctx context.Context) error {
 	}()
 	err := b.follow(ctx)
 	cancel()
+	loops.Wait()
 	return errors.Join(err, <-retention)
+}
+
+// alive tells a broker's epoch, and whether it may join an ISR (R42).
+func (b *Broker) alive(id int32) (epoch int64, ok bool) {
+	broker := b.State().Brokers[id]
+	if broker == nil {
+		return 0, false
+	}
+	return broker.Epoch, !broker.Fenced && !broker.Draining
 }
 
 // Drain ends the intake: appends from now on are refused with ErrShuttingDown,

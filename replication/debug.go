@@ -5,8 +5,6 @@ import (
 	"slices"
 
 	"github.com/google/uuid"
-
-	"highwater/replication/wire"
 )
 
 // Roles of a replica.
@@ -14,6 +12,7 @@ const (
 	roleLeader   = "leader"
 	roleFollower = "follower"
 	roleResigned = "resigned" // led, knows that it does no more, and waits for metadata (R63)
+	roleNone     = "none"     // nobody leads
 	roleOffline  = "offline"  // its log can't be opened
 )
 
@@ -83,12 +82,21 @@ func (p *Partition) debug(self int32) DebugPartition {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	d.Role, d.LeaderEpoch = roleFollower, p.leaderEpoch
-	switch {
-	case p.leader:
-		d.Role = roleLeader
-	case meta.Leader == self:
+	d.Role, d.LeaderEpoch = p.role(), p.leaderEpoch
+	if d.Role == roleNone && meta.Leader == self {
 		d.Role = roleResigned
+	}
+	p.water.Lock()
+	defer p.water.Unlock()
+	if p.lead != nil {
+		own := p.lead.Meta()
+		d.PartitionEpoch, d.ISR, d.MaximalISR = own.PartitionEpoch, own.ISR, p.lead.MaximalISR()
+		for _, id := range own.Replicas {
+			if id != self {
+				v := p.lead.View(id)
+				d.Followers = append(d.Followers, DebugFollower{Broker: id, LogEnd: v.End, InSync: v.InSync})
+			}
+		}
 	}
 	d.LogStart, d.HighWatermark = p.log.StartOffset(), p.hw.Load()
 	d.DurableEnd, d.LogEnd = p.log.DurableEnd(), p.log.WrittenEnd()
@@ -96,16 +104,4 @@ func (p *Partition) debug(self int32) DebugPartition {
 		d.Epochs = append(d.Epochs, DebugEpoch(e))
 	}
 	return d
-}
-
-// ServeLeaderEpoch takes other brokers' word that a partition has a newer leader
-// (R64): whoever leads it here in an older epoch stops.
-func (b *Broker) ServeLeaderEpoch(notices *wire.LeaderEpochNotices) wire.Code {
-	if notices.Version < wire.MinVersion || notices.Version > wire.Version {
-		return wire.CodeVersion
-	}
-	if notices.ClusterID != b.State().ClusterID {
-		return wire.CodeClusterID
-	}
-	return wire.OK
 }

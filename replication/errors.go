@@ -8,6 +8,12 @@ import (
 var (
 	// ErrTimeout: the deadline passed after the append; the record may survive.
 	ErrTimeout = errors.New("replication: timed out waiting for the acknowledgement")
+	// ErrNotConfirmed: the leader can reach neither the controller nor the in-sync
+	// replicas, so another one may lead by now (R61).
+	ErrNotConfirmed = errors.New("replication: the leader cannot reach the controller or the in-sync replicas")
+	// ErrLeadershipLost: another broker led before the append was acknowledged, and
+	// its log went on without the record, or nobody knows.
+	ErrLeadershipLost = errors.New("replication: leadership was lost before the acknowledgement")
 	// ErrShuttingDown: the broker is draining; nothing was written.
 	ErrShuttingDown = errors.New("replication: broker is shutting down")
 )

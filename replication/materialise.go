@@ -90,6 +90,10 @@ func (b *Broker) catchUp(ctx context.Context) error {
 			ids[id] = struct{}{}
 		}
 	}
+	if !maps.Equal(s.Brokers, b.brokers) {
+		b.brokers = s.Brokers
+		b.isr.lookAtAll() // one that came back may be what a follower waited for
+	}
 	if len(ids) == 0 {
 		return nil
 	}
@@ -172,35 +176,6 @@ func (b *Broker) plan(m *topicMeta) ([]job, error) {
 		t.meta.Store(m)
 	}
 	return jobs, nil
-}
-
-// update takes changed metadata over to an open partition.
-func (b *Broker) update(p *Partition, old, m *topicMeta) error {
-	if *old.config != *m.config {
-		p.log.Configure(logConfig(m.config))
-	}
-	was, is := &old.Partitions[p.num], &m.Partitions[p.num]
-	if was.Leader == is.Leader && was.LeaderEpoch == is.LeaderEpoch {
-		p.configure(m, b.cfg.NodeID)
-		return nil
-	}
-	return b.takeRole(p, m)
-}
-
-// takeRole makes a partition with an open log what the metadata says it is in a
-// new leader epoch, or at the start.
-func (b *Broker) takeRole(p *Partition, m *topicMeta) error {
-	p.resign()
-	meta := &m.Partitions[p.num]
-	if meta.Leader != b.cfg.NodeID {
-		p.configure(m, b.cfg.NodeID)
-		return nil
-	}
-	if err := p.log.BeginEpoch(meta.LeaderEpoch); err != nil {
-		return fmt.Errorf("replication: begin epoch %d of %s-%d: %w", meta.LeaderEpoch, m.Name, p.num, err)
-	}
-	p.lead(m, b.cfg.NodeID)
-	return nil
 }
 
 // openAll opens logs, many at a time, and puts them into their topics.

@@ -24,12 +24,32 @@ const (
 type metrics struct {
 	produceWait prometheus.Histogram
 	sync        prometheus.Histogram
+
+	elections, isrShrinks, isrExpands   prometheus.Counter
+	truncations, truncatedBelow, resets prometheus.Counter
+	followerApply                       prometheus.Histogram
+}
+
+// own lists them all.
+func (m *metrics) own() []prometheus.Collector {
+	return []prometheus.Collector{m.produceWait, m.sync, m.elections, m.isrShrinks, m.isrExpands, m.truncations, m.truncatedBelow, m.resets, m.followerApply}
 }
 
 func newMetrics() *metrics {
 	// From 100 µs, a fast disk, to 26 s.
 	buckets := prometheus.ExponentialBuckets(0.0001, 2, 19)
+	counter := func(name, help string) prometheus.Counter {
+		return prometheus.NewCounter(prometheus.CounterOpts{Name: "highwater_" + name, Help: help})
+	}
 	return &metrics{
+		elections:      counter("elections_won_total", "Leader epochs in which this broker began to lead a partition."),
+		isrShrinks:     counter("isr_shrinks_total", "Committed ISR changes that this broker proposed and that took replicas out."),
+		isrExpands:     counter("isr_expands_total", "Committed ISR changes that this broker proposed and that took replicas in."),
+		truncations:    counter("truncations_total", "Logs cut on this broker because they differed from their leader's."),
+		truncatedBelow: counter("truncations_below_high_watermark_total", "Of these, those that cut below the replica's high watermark: records that counted as committed may be lost."),
+		resets:         counter("log_resets_total", "Logs begun anew on this broker because their leader's began behind their end."),
+		followerApply: prometheus.NewHistogram(prometheus.HistogramOpts{Name: "highwater_follower_apply_seconds",
+			Help: "Time to append and fsync what one fetch from a leader brought.", Buckets: buckets}),
 		produceWait: prometheus.NewHistogram(prometheus.HistogramOpts{Name: "highwater_produce_wait_seconds",
 			Help: "Time that produces with acks=-1 waited for their acknowledgement.", Buckets: buckets}),
 		sync: prometheus.NewHistogram(prometheus.HistogramOpts{Name: "highwater_sync_seconds",
@@ -75,8 +95,9 @@ func (c *collector) Describe(ch chan<- *prometheus.Desc) {
 		c.partitions, c.leaders, c.underReplicated, c.offline, c.metadataIndex} {
 		ch <- d
 	}
-	c.b.metrics.produceWait.Describe(ch)
-	c.b.metrics.sync.Describe(ch)
+	for _, m := range c.b.metrics.own() {
+		m.Describe(ch)
+	}
 }
 
 // topicFigures are a topic's sums.
@@ -85,8 +106,9 @@ type topicFigures struct {
 }
 
 func (c *collector) Collect(ch chan<- prometheus.Metric) {
-	c.b.metrics.produceWait.Collect(ch)
-	c.b.metrics.sync.Collect(ch)
+	for _, m := range c.b.metrics.own() {
+		m.Collect(ch)
+	}
 	gauge := func(d *prometheus.Desc, v float64, labels ...string) {
 		ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, labels...)
 	}

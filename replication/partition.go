@@ -5,10 +5,17 @@ import (
 	"sync/atomic"
 
 	"highwater/replication/controller"
+	"highwater/replication/replica"
 	"highwater/storage"
 )
 
 // Partition is this broker's replica of one partition.
+//
+// It has a role: leader, follower, or neither. Whoever has the broker's turn gives
+// it roles (role.go); a leader also resigns by itself. What a role does to the log
+// it begins under mu, where it is checked that the role still holds; a follower's
+// fetcher, which goes on with I/O afterwards, is waited for by who takes the role
+// away.
 type Partition struct {
 	topic *topic
 	num   int32
@@ -16,25 +23,32 @@ type Partition struct {
 	// offline is why the log can't be opened; then nothing else here is used.
 	offline error
 
-	// mu guards leadership: an append holds it from the leadership check until its
+	// mu guards the role: an append holds it from the check of leadership until its
 	// offsets are given out (R7).
 	mu          sync.Mutex
-	leader      bool
-	leaderEpoch int32
-	minInSync   int   // min.insync.replicas as configured; what acks=-1 promises
-	closed      error // set when the partition is gone for good
+	leader      bool          // takes appends, unless held
+	held        bool          // leads, but gives no more offsets out: leadership is to move (R74)
+	leaderEpoch int32         // the newest that this replica knows; of its role
+	heard       int32         // the newest leader epoch that anybody spoke of
+	minInSync   int           // min.insync.replicas; what acks=-1 promises
+	fetcher     *fetcher      // whom it is assigned to as a follower, else nil
+	applying    chan struct{} // the fetcher is at work on the log; closed when it is done; else nil
+	closed      error         // set when the partition is gone for good
 
 	hw atomic.Int64 // the high watermark; stored under water alone
 
-	// water guards what follows it. Under it only Log.mu is taken; subs is a leaf.
+	// water guards what follows it. Under it only Log.mu is taken, and leaves.
 	water    sync.Mutex
-	progress progress
+	lead     *replica.Leader // while it leads, else nil
+	epochs   epochCache      // the log's, for the leader's rules
+	isolated bool            // the leader can't vouch for being the leader (R61)
 	waiters  waiters
 	syncing  bool           // a syncer runs
 	syncTo   storage.Staged // and is to make everything up to this durable
 	ended    error          // closed, for those who wait
 
-	subs subscribers
+	watches watches // the fetch sessions of followers
+	subs    subscribers
 }
 
 // open gives the partition its log, and its first high watermark: what was
@@ -44,70 +58,22 @@ func (p *Partition) open(log *storage.Log) {
 	p.hw.Store(max(log.CheckpointedHighWatermark(), log.StartOffset()))
 }
 
-// lead makes this replica the leader in an epoch that is durable in its log
-// already (R49). From here on it takes appends.
-func (p *Partition) lead(m *topicMeta, self int32) {
-	meta := &m.Partitions[p.num]
-	p.mu.Lock()
-	p.leader, p.leaderEpoch = true, meta.LeaderEpoch
-	p.mu.Unlock()
-	p.configure(m, self)
-}
-
-// resign stops appends until lead is called again.
-func (p *Partition) resign() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.leader = false
-}
-
-// configure takes over what metadata says of the ISR and its least size, and
-// moves the high watermark if that allows it (R30, R52).
-func (p *Partition) configure(m *topicMeta, self int32) {
-	meta := &m.Partitions[p.num]
-	p.mu.Lock()
-	p.minInSync = m.config.MinInSyncReplicas
-	p.mu.Unlock()
-	p.water.Lock()
-	p.progress.self, p.progress.isr = self, meta.ISR
-	p.progress.minInSync = min(m.config.MinInSyncReplicas, len(meta.Replicas))
-	p.water.Unlock()
-	p.advance()
-}
-
-// advance moves the high watermark as far as it may go and wakes whoever waits
-// for it. It is the log's onDurable.
-func (p *Partition) advance() {
-	if p.log == nil {
-		return // the log is being opened; configure comes later
-	}
-	end := p.log.DurableEnd()
-	p.water.Lock()
-	p.progress.own = max(p.progress.own, end)
-	before := p.hw.Load()
-	hw := p.progress.highWatermark(before)
-	if hw > before {
-		p.hw.Store(hw)
-		p.log.CheckpointHighWatermark(hw) // under the lock: an older one must not come later
-		p.waiters.release(hw)
-	}
-	p.water.Unlock()
-	if hw > before {
-		p.subs.wake()
-		p.topic.data.wake()
-	}
-}
-
 // close ends the partition for good: appends are refused with err, those that
 // wait get it as an unknown outcome, readers wake.
 func (p *Partition) close(err error) {
 	p.mu.Lock()
 	p.closed = err
+	f := p.fetcher
+	p.leader, p.fetcher = false, nil
 	p.mu.Unlock()
 	p.water.Lock()
-	p.ended = err
+	p.lead, p.ended = nil, err
 	p.waiters.fail(err)
 	p.water.Unlock()
+	if f != nil {
+		f.remove(p)
+	}
+	p.watches.wake(true)
 	p.subs.wake()
 }
 
@@ -117,4 +83,14 @@ func (p *Partition) gone(err error) error {
 		return &controller.UnknownTopicError{Topic: p.topic.name()}
 	}
 	return err
+}
+
+// notLeader is the error for who takes this replica for the leader.
+func (p *Partition) notLeader(self int32) *NotLeaderError {
+	m := p.topic.meta.Load()
+	e := &NotLeaderError{Topic: m.Name, Partition: p.num, Leader: m.Partitions[p.num].Leader, Epoch: m.Partitions[p.num].LeaderEpoch}
+	if e.Leader == self {
+		e.Leader = controller.NoLeader // it was, and who is now isn't known yet
+	}
+	return e
 }

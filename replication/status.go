@@ -3,6 +3,7 @@ package replication
 import (
 	"context"
 	"errors"
+	"time"
 
 	"highwater/replication/controller"
 	"highwater/storage"
@@ -98,23 +99,40 @@ func (b *Broker) partitionStatusLocal(_ context.Context, name string, num int32)
 		}
 		return st, nil
 	}
-	st.Leader = b.cfg.NodeID
-	st.LogStartOffset = p.log.StartOffset()
-	st.HighWatermark = p.hw.Load()
-	st.LogEndOffset = max(p.log.WrittenEnd(), st.HighWatermark)
-	st.SizeBytes = p.log.SizeBytes()
+	p.describe(b.cfg.NodeID, meta.Replicas, &st)
+	return st, nil
+}
+
+// describe fills in what the leader knows. One that has resigned knows nothing.
+func (p *Partition) describe(self int32, replicas []int32, st *PartitionStatus) {
 	p.water.Lock()
 	defer p.water.Unlock()
-	for _, id := range meta.Replicas {
-		r := ReplicaStatus{Broker: id, InSync: p.progress.has(id), LogEndOffset: -1, Lag: -1, LastCaughtUpMs: -1}
-		if id == b.cfg.NodeID {
-			r.Leader, r.LogEndOffset, r.Lag, r.LastCaughtUpMs = true, st.LogEndOffset, 0, 0
-		} else if end, known := p.progress.ends[id]; known {
-			r.LogEndOffset, r.Lag = end, max(st.LogEndOffset-end, 0)
+	if p.lead != nil {
+		meta := p.lead.Meta()
+		st.Leader, st.LeaderEpoch, st.ISR = self, meta.LeaderEpoch, meta.ISR
+		st.LogStartOffset = p.log.StartOffset()
+		st.HighWatermark = p.hw.Load()
+		st.LogEndOffset = max(p.log.WrittenEnd(), st.HighWatermark)
+		st.SizeBytes = p.log.SizeBytes()
+	}
+	for _, id := range replicas {
+		r := ReplicaStatus{Broker: id, LogEndOffset: -1, Lag: -1, LastCaughtUpMs: -1}
+		switch {
+		case p.lead == nil:
+		case id == self:
+			r.Leader, r.InSync, r.LogEndOffset, r.Lag, r.LastCaughtUpMs = true, true, st.LogEndOffset, 0, 0
+		default:
+			view := p.lead.View(id)
+			r.InSync = view.InSync
+			if view.End >= 0 {
+				r.LogEndOffset, r.Lag = view.End, max(st.LogEndOffset-view.End, 0)
+			}
+			if !view.LastCaughtUp.IsZero() {
+				r.LastCaughtUpMs = time.Since(view.LastCaughtUp).Milliseconds()
+			}
 		}
 		st.Replicas = append(st.Replicas, r)
 	}
-	return st, nil
 }
 
 // Cluster is what GET /cluster tells.

@@ -1,0 +1,69 @@
+package replication
+
+import (
+	"context"
+	"time"
+)
+
+// isolationTime is T_iso: how old the contact with the in-sync replicas may be for
+// a leader to take it for proof that nobody else leads (R60). An idle follower is
+// heard from each fetchWait.
+const isolationTime = max(time.Second, 2*fetchWait)
+
+// vouches tells whether a leader may act as one: its broker can't have been fenced
+// yet (R59), or the in-sync replicas still fetch from it (R60). A partition with
+// one replica has nobody else who could lead.
+func (b *Broker) vouches(p *Partition) bool {
+	if b.cfg.Quorum.SessionValid() || len(p.topic.meta.Load().Partitions[p.num].Replicas) == 1 {
+		return true
+	}
+	return p.confirmed(time.Now(), isolationTime)
+}
+
+// watchSession fails the waiting appends of leaders that can't vouch for
+// themselves any more (R61), until ctx ends. While the broker's session holds, it
+// looks at nothing.
+func (b *Broker) watchSession(ctx context.Context) {
+	tick := time.NewTicker(isolationTime / 4)
+	defer tick.Stop()
+	was := true
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		is := b.cfg.Quorum.SessionValid()
+		if is && was {
+			continue
+		}
+		if is != was {
+			b.cfg.Logger.Warn().Bool("valid", is).Msg("session with the controller")
+		}
+		was = is
+		for _, p := range b.openPartitions(nil) {
+			b.checkIsolation(p, is)
+		}
+	}
+}
+
+// checkIsolation notes whether a leader can vouch for itself.
+func (b *Broker) checkIsolation(p *Partition, valid bool) {
+	if len(p.topic.meta.Load().Partitions[p.num].Replicas) == 1 {
+		return
+	}
+	p.water.Lock()
+	defer p.water.Unlock()
+	if p.lead == nil {
+		return
+	}
+	was := p.isolated
+	p.isolated = !valid && !p.lead.Confirmed(time.Now(), isolationTime)
+	if p.isolated {
+		p.waiters.fail(ErrNotConfirmed)
+	}
+	if was != p.isolated {
+		b.cfg.Logger.Warn().Str("topic", p.topic.name()).Int32("partition", p.num).Int32("leader_epoch", p.lead.Meta().LeaderEpoch).
+			Bool("isolated", p.isolated).Msg("leader cannot reach the controller or the in-sync replicas")
+	}
+}

@@ -1,0 +1,346 @@
+package replication
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	"highwater/replication/wire"
+)
+
+const (
+	// fetchWait is how long a leader may keep a fetch that finds nothing. It bounds
+	// how long a follower that nothing is appended for goes unheard, and with it
+	// the time in which a leader notices that it is alone (R60).
+	fetchWait = 500 * time.Millisecond
+	// fetchGrace is how long after that an answer may take to come, records and
+	// all; a connection that is still silent then is taken for dead.
+	fetchGrace = 10 * time.Second
+	// maxFetchBytes bounds the records of one answer, and so the memory of a
+	// fetcher: some tens of milliseconds of a disk's sequential writing.
+	maxFetchBytes = 8 << 20
+	// maxFetchPartitionBytes keeps one partition from filling the answer while
+	// others wait.
+	maxFetchPartitionBytes = 4 << 20
+	// minBackoff and maxBackoff bound the pause after an error, of a partition or of
+	// a whole fetch; it doubles from one to the next.
+	minBackoff = 20 * time.Millisecond
+	maxBackoff = time.Second
+)
+
+// followers are the fetchers of this broker, one for each leader broker.
+type followers struct {
+	b *Broker
+
+	mu       sync.Mutex // guards what follows
+	byLeader map[int32]*fetcher
+	ctx      context.Context // Run's; nil before it
+	running  sync.WaitGroup
+}
+
+func newFollowers(b *Broker) *followers {
+	return &followers{b: b, byLeader: map[int32]*fetcher{}}
+}
+
+// assign has a partition follow a leader in a leader epoch. The caller has made
+// sure that nobody else works on its log.
+func (fs *followers) assign(p *Partition, leader, epoch int32) {
+	if fs.b.cfg.Peers == nil {
+		return
+	}
+	fs.mu.Lock()
+	f := fs.byLeader[leader]
+	if f == nil {
+		f = newFetcher(fs.b, leader)
+		fs.byLeader[leader] = f
+		fs.start(f)
+	}
+	fs.mu.Unlock()
+	p.mu.Lock()
+	if p.closed == nil {
+		p.fetcher = f
+	}
+	p.mu.Unlock()
+	f.add(p, epoch)
+}
+
+// start runs a fetcher, once there is a context to run it under. Call it under mu.
+func (fs *followers) start(f *fetcher) {
+	if fs.ctx == nil || fs.ctx.Err() != nil {
+		return
+	}
+	ctx := fs.ctx
+	fs.running.Go(func() { f.run(ctx) })
+}
+
+// run runs the fetchers until ctx ends, and waits for them.
+func (fs *followers) run(ctx context.Context) {
+	fs.mu.Lock()
+	fs.ctx = ctx
+	for _, f := range fs.byLeader {
+		fs.start(f)
+	}
+	fs.mu.Unlock()
+	<-ctx.Done()
+	fs.mu.Lock() // so that none is started any more
+	fs.mu.Unlock()
+	fs.running.Wait()
+}
+
+// fetcher follows all partitions that one broker leads and this one has replicas
+// of: one long-poll for all of them, one after the other (R12). It names only the
+// partitions in which it has come further; for all others a request repeats what
+// the one before said.
+type fetcher struct {
+	b      *Broker
+	leader int32
+	wake   chan struct{} // one token: there are changes
+
+	mu      sync.Mutex // guards changes; taken under Partition.mu never
+	changes map[*Partition]change
+
+	// What follows is the fetcher's goroutine's alone.
+	parts     map[wire.TopicPartition]*following
+	due       []*following // to be named in the next request
+	forgotten []wire.TopicPartition
+	seq       int64 // grows as long as the process lives (R13)
+	session   bool  // the leader has answered the last request: the next need not be full
+	failures  int   // fetches that failed, one after the other
+	buf       []byte
+	applied   []*following // scratch: appended to by the answer at hand
+}
+
+// change is what is to become of a partition: followed in an epoch, or not any more.
+type change struct {
+	epoch  int32
+	remove bool
+}
+
+// following is a partition as its fetcher knows it.
+type following struct {
+	p     *Partition
+	id    wire.TopicPartition
+	epoch int32
+	sent  wire.FetchPartition // what the leader was told last
+	named bool                // in this session
+	isDue bool                // on the list
+
+	failures int
+	retryAt  time.Time // not to be named before; zero: at once
+
+	step applying
+}
+
+func newFetcher(b *Broker, leader int32) *fetcher {
+	return &fetcher{b: b, leader: leader, wake: make(chan struct{}, 1), changes: map[*Partition]change{}, parts: map[wire.TopicPartition]*following{}}
+}
+
+func (f *fetcher) add(p *Partition, epoch int32) { f.change(p, change{epoch: epoch}) }
+
+func (f *fetcher) remove(p *Partition) { f.change(p, change{remove: true}) }
+
+func (f *fetcher) change(p *Partition, c change) {
+	f.mu.Lock()
+	f.changes[p] = c
+	f.mu.Unlock()
+	select {
+	case f.wake <- struct{}{}:
+	default:
+	}
+}
+
+// run fetches until ctx ends.
+func (f *fetcher) run(ctx context.Context) {
+	for ctx.Err() == nil {
+		f.takeChanges()
+		if len(f.parts) == 0 && len(f.forgotten) == 0 {
+			select {
+			case <-f.wake:
+			case <-ctx.Done():
+			}
+			continue
+		}
+		req := f.request(time.Now())
+		resp, err := f.fetch(ctx, req)
+		if err == nil && resp.Code == wire.OK {
+			f.session, f.failures = true, 0
+			f.apply(ctx, resp)
+			continue
+		}
+		f.failed(ctx, resp, err)
+	}
+}
+
+// takeChanges brings the fetcher's partitions up to date.
+func (f *fetcher) takeChanges() {
+	select {
+	case <-f.wake:
+	default:
+	}
+	f.mu.Lock()
+	changes := f.changes
+	if len(changes) > 0 {
+		f.changes = map[*Partition]change{}
+	}
+	f.mu.Unlock()
+	for p, c := range changes {
+		id := p.id()
+		old := f.parts[id]
+		if old != nil && old.p == p {
+			f.drop(old)
+		}
+		if !c.remove {
+			n := &following{p: p, id: id, epoch: c.epoch}
+			f.parts[id] = n
+			f.makeDue(n)
+		}
+	}
+}
+
+// drop forgets a partition, and tells the leader in the next request.
+func (f *fetcher) drop(w *following) {
+	delete(f.parts, w.id)
+	w.isDue = false // stays on the list, where request skips it
+	if w.named {
+		f.forgotten = append(f.forgotten, w.id)
+	}
+}
+
+func (f *fetcher) makeDue(w *following) {
+	if !w.isDue {
+		w.isDue = true
+		f.due = append(f.due, w)
+	}
+}
+
+// backOff has a partition wait before it is named again.
+func (f *fetcher) backOff(w *following) {
+	w.failures++
+	w.retryAt = time.Now().Add(backoff(w.failures))
+	f.makeDue(w)
+}
+
+// backoff is the pause after so many failures, spread so that many who failed
+// together don't come back together.
+func backoff(failures int) time.Duration {
+	d := min(minBackoff<<min(failures-1, 16), maxBackoff)
+	return d/2 + rand.N(d/2+1)
+}
+
+// request makes the next request. A full one names all partitions, but for those
+// that back off.
+func (f *fetcher) request(now time.Time) *wire.FetchRequest {
+	state := f.b.State()
+	f.seq++
+	req := &wire.FetchRequest{Version: wire.Version, ClusterID: state.ClusterID, Replica: f.b.cfg.NodeID, BrokerEpoch: f.b.cfg.Quorum.BrokerEpoch(),
+		Seq: f.seq, Full: !f.session, MetadataIndex: state.Index, MaxWaitMs: int32(fetchWait.Milliseconds()), MinBytes: 1, MaxBytes: maxFetchBytes}
+	if req.Full {
+		for _, w := range f.parts {
+			w.named = false
+			f.makeDue(w)
+		}
+		f.forgotten = nil
+	} else {
+		req.Forgotten, f.forgotten = f.forgotten, nil
+	}
+	list := f.due
+	f.due = nil
+	for _, w := range list {
+		if !w.isDue {
+			continue
+		}
+		w.isDue = false
+		if wait := w.retryAt.Sub(now); wait > 0 {
+			req.MaxWaitMs = min(req.MaxWaitMs, int32(wait.Milliseconds())+1)
+			f.makeDue(w)
+			continue
+		}
+		if f.position(w) {
+			w.named = true
+			req.Partitions = append(req.Partitions, w.sent)
+		}
+	}
+	f.session = false // until the answer comes
+	return req
+}
+
+// position fills in where a partition's log stands; all of it is durable then.
+// false: it can't be said.
+func (f *fetcher) position(w *following) bool {
+	if err := w.p.log.Flush(); err != nil {
+		f.b.followFailed(w.p, err)
+		f.backOff(w)
+		return false
+	}
+	w.sent = wire.FetchPartition{TopicPartition: w.id, LeaderEpoch: w.epoch, Offset: w.p.log.DurableEnd(), LastEpoch: lastEpoch(w.p.log),
+		LogStart: w.p.log.StartOffset(), MaxBytes: maxFetchPartitionBytes}
+	return true
+}
+
+// fetch sends a request and waits for its answer, or until partitions are to be
+// added or dropped: they don't wait for the end of a poll.
+func (f *fetcher) fetch(ctx context.Context, req *wire.FetchRequest) (*wire.FetchResponse, error) {
+	leader := f.b.State().Brokers[f.leader]
+	if leader == nil {
+		return nil, errNoSuchBroker
+	}
+	ctx, cancel := context.WithTimeout(ctx, time.Duration(req.MaxWaitMs)*time.Millisecond+fetchGrace)
+	defer cancel()
+	type result struct {
+		resp *wire.FetchResponse
+		err  error
+	}
+	done := make(chan result, 1)
+	go func() {
+		resp, err := f.b.cfg.Peers.Fetch(ctx, leader.URL, req, &f.buf)
+		done <- result{resp, err}
+	}()
+	select {
+	case r := <-done:
+		return r.resp, r.err
+	case <-f.wake:
+		cancel()
+		r := <-done
+		if r.err != nil {
+			return nil, errChanged
+		}
+		return r.resp, nil
+	}
+}
+
+var (
+	errNoSuchBroker = errors.New("replication: the leader is no registered broker")
+	errChanged      = errors.New("replication: partitions changed during a fetch")
+)
+
+// failed is what follows a fetch without an answer, or one that is refused: the
+// next one is full, after a pause.
+func (f *fetcher) failed(ctx context.Context, resp *wire.FetchResponse, err error) {
+	if errors.Is(err, errChanged) || ctx.Err() != nil {
+		return
+	}
+	f.failures++
+	if err == nil && resp.Code == wire.CodeFetchSession && f.failures == 1 {
+		return // the leader has forgotten the session, or lost a request
+	}
+	log := f.b.cfg.Logger.Debug()
+	if f.failures == warnAfterFailures {
+		log = f.b.cfg.Logger.Warn()
+	}
+	if err == nil {
+		log = log.Str("code", string(resp.Code))
+	}
+	log.Err(err).Int32("leader", f.leader).Int("failures", f.failures).Msg("fetching from a leader fails")
+	timer := time.NewTimer(backoff(f.failures))
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-f.wake:
+	case <-ctx.Done():
+	}
+}
+
+// warnAfterFailures keeps the restart of a leader out of the log.
+const warnAfterFailures = 5

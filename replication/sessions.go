@@ -1,0 +1,63 @@
+package replication
+
+import (
+	"context"
+	"sync"
+
+	"highwater/replication/replica"
+	"highwater/replication/wire"
+)
+
+// sessions are all fetch sessions that this broker answers as a leader: one for
+// each follower broker and fetcher of it.
+type sessions struct {
+	mu    sync.Mutex // guards what follows
+	lives *replica.Sessions
+	byKey map[sessionKey]*session
+}
+
+func newSessions(mutation replica.Mutation) *sessions {
+	return &sessions{lives: replica.NewSessions(mutation), byKey: map[sessionKey]*session{}}
+}
+
+// enter finds the session of a request, and waits for the turn to answer it; the
+// request before, if it still waits for news, gives it up. Not OK: the request
+// isn't the session's next one. knownEpoch is the follower's broker epoch in the
+// metadata, 0 if there is none.
+func (ss *sessions) enter(ctx context.Context, req *wire.FetchRequest, knownEpoch int64) (*session, wire.Code) {
+	key := sessionKey{req.Replica, req.Fetcher}
+	ss.mu.Lock()
+	if knownEpoch > 0 {
+		ss.lives.Saw(req.Replica, knownEpoch)
+	}
+	life, code := ss.lives.Judge(req)
+	if code != wire.OK {
+		ss.mu.Unlock()
+		return nil, code
+	}
+	s := ss.byKey[key]
+	if s == nil {
+		s = newSession(key)
+		ss.byKey[key] = s
+	}
+	s.mu.Lock()
+	s.last = req.Seq
+	s.mu.Unlock()
+	ss.mu.Unlock()
+	s.signal()
+	select {
+	case <-s.turn:
+	case <-ctx.Done():
+		return nil, wire.CodeFetchSession
+	}
+	if s.life != life {
+		s.restart(life)
+	} else if s.applied != req.Seq-1 {
+		s.leave() // the one before was given up before it was looked at: what it said is lost
+		return nil, wire.CodeFetchSession
+	}
+	return s, wire.OK
+}
+
+// leave gives the turn back.
+func (s *session) leave() { s.turn <- struct{}{} }
