@@ -114,7 +114,7 @@ func (b *Broker) stageIn(p *Partition, acks Acks, req *AppendRequest) (storage.S
 	case !p.leader || p.held || !leads:
 		return storage.Staged{}, 0, p.notLeader(b.cfg.NodeID)
 	case !b.vouches(p):
-		return storage.Staged{}, 0, ErrNotConfirmed
+		return storage.Staged{}, 0, p.notConfirmed()
 	case acks == AcksAll && inSync < p.minInSync:
 		// R54. The configured number counts, not R27's effective one: an answer at
 		// acks=-1 says that so many replicas have it.
@@ -258,9 +258,9 @@ func (b *Broker) prove(acks Acks, a *pending, res *AppendResult) {
 	p.mu.Unlock()
 	switch {
 	case acks == AcksLeader && (!leads || epoch != res.LeaderEpoch):
-		res.fail(ErrLeadershipLost)
+		res.fail(p.gone(p.leaderLost(b.cfg.NodeID)))
 	case acks == AcksLeader && !b.vouches(p): // it may have been paused since it was checked (R62)
-		res.fail(ErrNotConfirmed)
+		res.fail(p.notConfirmed())
 	case acks == AcksAll && leads && inSync < minInSync: // R55
 		res.fail(&NotEnoughReplicasError{Topic: p.topic.name(), Partition: p.num, InSync: inSync, Min: minInSync, Appended: true})
 	case acks == AcksAll && !leads: // the leader of now has it and so have its in-sync replicas

@@ -133,19 +133,23 @@ func TestR54_TooFewReplicasAtAcksAll(t *testing.T) {
 	n.mustAppend(AcksAll, "a", 0, "z")
 }
 
-// stall holds the high watermark of a partition where it is, as a replica does
-// that joins and is never heard of.
-func stall(p *Partition) {
-	p.water.Lock()
-	defer p.water.Unlock()
-	p.progress.joining = []int32{99}
-}
+// stall holds the high watermark of a partition where it is, as an in-sync
+// replica does that is never heard of.
+func stall(p *Partition) { setISR(p, 99) }
 
 func unstall(p *Partition) {
-	p.water.Lock()
-	p.progress.joining = nil
-	p.water.Unlock()
+	setISR(p)
 	p.advance()
+}
+
+// setISR has the leader believe in an ISR of itself and others.
+func setISR(p *Partition, others ...int32) {
+	p.water.Lock()
+	defer p.water.Unlock()
+	m := p.lead.Meta()
+	m.PartitionEpoch++
+	m.ISR = append([]int32{m.Replicas[0]}, others...)
+	p.lead.SetMeta(m)
 }
 
 func TestATimeoutIsUnknownAndTheRecordMaySurvive(t *testing.T) {
@@ -274,7 +278,7 @@ func TestR86_ADeletionEndsTheProducesInFlight(t *testing.T) {
 		t.Errorf("waiting from now on: %v", err)
 	}
 	// And one that had found the partition but not staged.
-	if _, _, err := p.stage(AcksLeader, &AppendRequest{Batches: []storage.Batch{batch(t, "x")}}, 1); !isUnknownTopic(err) {
+	if _, _, err := n.stageIn(p, AcksLeader, &AppendRequest{Batches: []storage.Batch{batch(t, "x")}}); !isUnknownTopic(err) {
 		t.Errorf("staged from now on: %v", err)
 	}
 }

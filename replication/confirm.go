@@ -60,7 +60,7 @@ func (b *Broker) checkIsolation(p *Partition, valid bool) {
 	was := p.isolated
 	p.isolated = !valid && !p.lead.Confirmed(time.Now(), isolationTime)
 	if p.isolated {
-		p.waiters.fail(ErrNotConfirmed)
+		p.waiters.fail(p.notConfirmed())
 	}
 	if was != p.isolated {
 		b.cfg.Logger.Warn().Str("topic", p.topic.name()).Int32("partition", p.num).Int32("leader_epoch", p.lead.Meta().LeaderEpoch).

@@ -8,12 +8,6 @@ import (
 var (
 	// ErrTimeout: the deadline passed after the append; the record may survive.
 	ErrTimeout = errors.New("replication: timed out waiting for the acknowledgement")
-	// ErrNotConfirmed: the leader can reach neither the controller nor the in-sync
-	// replicas, so another one may lead by now (R61).
-	ErrNotConfirmed = errors.New("replication: the leader cannot reach the controller or the in-sync replicas")
-	// ErrLeadershipLost: another broker led before the append was acknowledged, and
-	// its log went on without the record, or nobody knows.
-	ErrLeadershipLost = errors.New("replication: leadership was lost before the acknowledgement")
 	// ErrShuttingDown: the broker is draining; nothing was written.
 	ErrShuttingDown = errors.New("replication: broker is shutting down")
 )
@@ -144,3 +138,8 @@ func (e *LeaderLostError) Error() string {
 }
 
 func (e *LeaderLostError) Unwrap() error { return e.Cause }
+
+// errSteppedDown is why a leader doesn't know what became of a record: another
+// broker led before it was acknowledged, and its log went on without it, or it
+// isn't known.
+var errSteppedDown = errors.New("replication: it stepped down")

@@ -94,3 +94,14 @@ func (p *Partition) notLeader(self int32) *NotLeaderError {
 	}
 	return e
 }
+
+// notConfirmed is the error for who relies on a leader that can't vouch for itself.
+func (p *Partition) notConfirmed() *NotConfirmedError {
+	return &NotConfirmedError{Topic: p.topic.name(), Partition: p.num}
+}
+
+// leaderLost is the error for who waits for a record of which this replica, which
+// led, can't tell any more.
+func (p *Partition) leaderLost(self int32) *LeaderLostError {
+	return &LeaderLostError{Topic: p.topic.name(), Partition: p.num, Leader: self, Cause: errSteppedDown}
+}
