@@ -1,10 +1,16 @@
 package controller
 
 import (
+	"fmt"
 	"slices"
+
+	"github.com/google/uuid"
+
+	"highwater/replication/replica"
+	"highwater/replication/wire"
 )
 
-func (c *initCluster) apply(e *edit) any {
+func (c *InitCluster) apply(e *edit) any {
 	// The first one wins for ever; a second proposer learns the id from the state.
 	if e.next.ClusterID == "" {
 		e.next.ClusterID = c.ClusterID
@@ -12,103 +18,105 @@ func (c *initCluster) apply(e *edit) any {
 	return nil
 }
 
-// apply of a registration gives the broker its epoch, which is the result, and
-// ends whatever the former incarnation led: the leader epoch of each partition
-// that it leads goes up, so that nothing of the former process can be taken for
-// this one (R2, R67). The same incarnation again changes nothing.
-func (c *registerBroker) apply(e *edit) any {
+// apply of a registration gives the broker its epoch and ends whatever the former
+// life led: it begins fenced, so its leaderships move and it leaves every ISR. As
+// a replica it goes on counting as complete only where it proves it (R71-R73).
+// The same incarnation again changes nothing: the proposal came twice.
+func (c *RegisterBroker) apply(e *edit) any {
 	old := e.next.Brokers[c.ID]
-	if old != nil && old.Incarnation == c.Incarnation {
+	switch {
+	case c.ID < 0:
+		return &RefusedError{Code: wire.CodeInvalidRequest, Reason: fmt.Sprintf("a broker id is not negative: %d", c.ID)}
+	case old != nil && old.Incarnation == c.Incarnation:
 		return old
+	case old != nil && old.Epoch != c.Replaces:
+		return &DuplicateBrokerError{Broker: c.ID}
 	}
-	b := &Broker{ID: c.ID, Incarnation: c.Incarnation, Epoch: int64(e.next.Index), URL: c.URL, Version: c.Version, RaftID: c.RaftID}
-	e.putBroker(b)
-	e.eachPartition(func(p *Partition) bool {
-		switch {
-		case p.Leader == c.ID:
-			p.LeaderEpoch++
-		case p.Leader == NoLeader && slices.Contains(p.ISR, c.ID):
-			p.Leader = c.ID // R80
-			p.LeaderEpoch++
-		default:
-			return false
+	if c.Data.Directory != uuid.Nil {
+		for _, id := range e.next.BrokerIDs() {
+			if id != c.ID && e.next.Brokers[id].Directory == c.Data.Directory { // F36
+				return &RefusedError{Code: wire.CodeInvalidRequest, Reason: fmt.Sprintf("the data directory %s is broker %d's, not broker %d's", c.Data.Directory, id, c.ID)}
+			}
 		}
-		return true
-	})
+	}
+	b := &Broker{ID: c.ID, Incarnation: c.Incarnation, Epoch: int64(e.next.Index), URL: c.URL, Version: c.Version, RaftID: c.RaftID,
+		Directory: c.Data.Directory, MinProtocol: c.MinProtocol, MaxProtocol: c.MaxProtocol, Fenced: true}
+	e.putBroker(b)
+	// R71: a clean end proves that nothing was lost; R72: so does having fsynced
+	// all that was reported. R73: neither helps where there is nothing.
+	safe := c.Data.Durable || old != nil && c.Data.PreviousEpoch == old.Epoch
+	same := old != nil && old.Directory == c.Data.Directory
+	blind := e.next.mutation&replica.NoR73 != 0
+	held := map[uuid.UUID][]bool{}
+	e.updateEach(
+		func(p *Partition) bool { return slices.Contains(p.Replicas, c.ID) },
+		func(t *Topic, num int32, p *Partition) {
+			if held[t.ID] == nil {
+				held[t.ID] = flags(c.Data.Held[t.ID], len(t.Partitions))
+			}
+			p.leave(t, c.ID, safe && (same && held[t.ID][num] || blind))
+		})
 	return b
 }
 
+// flags has true where nums, which may hold anything, name a number below n.
+func flags(nums []int32, n int) []bool {
+	out := make([]bool, n)
+	for _, num := range nums {
+		if num >= 0 && int(num) < n {
+			out[num] = true
+		}
+	}
+	return out
+}
+
 // apply of a broker's new state moves leaderships away from a broker that is
-// fenced or draining, takes a fenced one out of the ISRs, and gives partitions
-// without a leader to one that may lead again (R69, R74, R76, R80). The last
-// member of an ISR stays in it: it is the only one known to hold everything.
-func (c *setBroker) apply(e *edit) any {
+// fenced or draining, takes it out of the ISRs, and gives partitions without a
+// leader to one that may lead again, all in one entry (R69, R74, R80).
+func (c *SetBroker) apply(e *edit) any {
 	old := e.next.Brokers[c.ID]
 	if old == nil || old.Epoch != c.Epoch {
 		return &StaleBrokerEpochError{Broker: c.ID, Epoch: c.Epoch}
 	}
+	if old.Fenced == c.Fenced && old.Draining == c.Draining {
+		return old
+	}
 	b := *old
 	b.Fenced, b.Draining = c.Fenced, c.Draining
+	switch {
+	case !b.Draining:
+		b.DrainIndex = 0
+	case !old.Draining:
+		b.DrainIndex = e.next.Index
+	}
 	e.putBroker(&b)
-	e.eachPartition(func(p *Partition) bool {
-		changed := false
-		if b.Fenced && len(p.ISR) > 1 && slices.Contains(p.ISR, c.ID) {
-			p.ISR = slices.DeleteFunc(slices.Clone(p.ISR), func(id int32) bool { return id == c.ID })
-			changed = true
-		}
-		if p.Leader != c.ID && p.Leader != NoLeader {
-			return changed
-		}
-		leader := e.electLeader(p)
-		if leader == NoLeader && !b.Fenced && p.Leader == c.ID {
-			leader = c.ID // nobody else can: a draining leader goes on until it ends
-		}
-		if leader != p.Leader {
-			p.Leader = leader
-			p.LeaderEpoch++
-			changed = true
-		}
-		return changed
-	})
+	e.updateEach(func(p *Partition) bool { return slices.Contains(p.Replicas, c.ID) }, func(*Topic, int32, *Partition) {})
 	return &b
 }
 
-// electLeader picks the first replica, in order, that is in the ISR and whose
-// broker is neither fenced nor draining (R76); NoLeader when there is none.
-func (e *edit) electLeader(p *Partition) int32 {
-	for _, id := range p.Replicas {
-		if b := e.next.Brokers[id]; b != nil && !b.Fenced && !b.Draining && slices.Contains(p.ISR, id) {
-			return id
-		}
+// apply of a removal leaves the broker's replicas assigned: who removes it goes on
+// to reassign them.
+func (c *RemoveBroker) apply(e *edit) any {
+	old := e.next.Brokers[c.ID]
+	switch {
+	case old == nil || old.Epoch != c.Epoch:
+		return &StaleBrokerEpochError{Broker: c.ID, Epoch: c.Epoch}
+	case !old.Fenced:
+		return &RefusedError{Code: wire.CodeInvalidRequest, Reason: fmt.Sprintf("broker %d is alive; stop it first", c.ID)}
 	}
-	return NoLeader
-}
-
-// eachPartition lets change edit a copy of every partition, in the order of
-// topic names. Where it returns true the copy takes the partition's place, with
-// a higher partition epoch (R2). Slices in it must be replaced, not written to.
-func (e *edit) eachPartition(change func(p *Partition) bool) {
-	var topics []*Topic
-	for t := range e.next.Topics() {
-		var partitions []Partition // a copy, made at the first change
-		for i := range t.Partitions {
-			p := t.Partitions[i]
-			if !change(&p) {
-				continue
+	if !c.Force {
+		for t := range e.next.Topics() {
+			for i := range t.Partitions {
+				p := &t.Partitions[i]
+				if slices.Contains(p.ISR, c.ID) && len(p.ISR) == 1 || slices.Contains(p.ELR, c.ID) && len(p.ISR)+len(p.ELR) == 1 {
+					return &RefusedError{Code: wire.CodeIneligibleReplica, Reason: fmt.Sprintf("broker %d may have the only whole copy of %s-%d, and of others", c.ID, t.Name, i)}
+				}
 			}
-			if partitions == nil {
-				partitions = slices.Clone(t.Partitions)
-			}
-			p.PartitionEpoch++
-			partitions[i] = p
-		}
-		if partitions != nil {
-			next := *t
-			next.Partitions = partitions
-			topics = append(topics, &next)
 		}
 	}
-	for _, t := range topics {
-		e.putTopic(t)
-	}
+	e.removeBroker(c.ID)
+	e.updateEach(
+		func(p *Partition) bool { return slices.Contains(p.Replicas, c.ID) },
+		func(t *Topic, _ int32, p *Partition) { p.leave(t, c.ID, false) })
+	return old
 }

@@ -9,23 +9,26 @@ import (
 // tables. The state machine doesn't do it again: the tables change between
 // versions, what a command means must not.
 
-func (c *createTopic) apply(e *edit) any {
+func (c *CreateTopic) apply(e *edit) any {
 	if _, ok := e.byName.Get([]byte(c.Name)); ok {
 		return &TopicExistsError{Topic: c.Name}
 	}
 	if _, ok := e.topic(c.ID); ok || c.Name == "" || len(c.Replicas) == 0 {
 		return &ConflictError{Topic: c.Name}
 	}
-	partitions, err := e.newPartitions(c.Name, c.Replicas, len(c.Replicas[0]))
-	if err != nil {
+	t := &Topic{Name: c.Name, ID: c.ID, ReplicationFactor: len(c.Replicas[0]), MinInSync: c.MinInSync, Configs: c.Configs}
+	if t.MinInSync <= 0 {
+		t.MinInSync = defaultMinInSync(t.ReplicationFactor)
+	}
+	var err error
+	if t.Partitions, err = e.newPartitions(t, c.Replicas); err != nil {
 		return err
 	}
-	t := &Topic{Name: c.Name, ID: c.ID, ReplicationFactor: len(c.Replicas[0]), Configs: c.Configs, Partitions: partitions}
 	e.putTopic(t)
 	return t
 }
 
-func (c *deleteTopic) apply(e *edit) any {
+func (c *DeleteTopic) apply(e *edit) any {
 	t, ok := e.topic(c.ID)
 	if !ok {
 		return &UnknownTopicError{Topic: c.ID.String()}
@@ -34,22 +37,12 @@ func (c *deleteTopic) apply(e *edit) any {
 	return t
 }
 
-func (c *alterTopic) apply(e *edit) any {
+func (c *AlterTopic) apply(e *edit) any {
 	t, ok := e.topic(c.ID)
 	if !ok {
 		return &UnknownTopicError{Topic: c.ID.String()}
 	}
 	next := *t
-	if len(c.Add) > 0 {
-		if c.From != len(t.Partitions) {
-			return &ConflictError{Topic: t.Name}
-		}
-		added, err := e.newPartitions(t.Name, c.Add, t.ReplicationFactor)
-		if err != nil {
-			return err
-		}
-		next.Partitions = slices.Concat(t.Partitions, added) // R87: the others keep everything
-	}
 	if len(c.Set)+len(c.Remove) > 0 {
 		next.Configs = maps.Clone(t.Configs)
 		if next.Configs == nil {
@@ -60,33 +53,59 @@ func (c *alterTopic) apply(e *edit) any {
 		}
 		maps.Copy(next.Configs, c.Set)
 	}
+	if len(c.Add) > 0 {
+		if c.From != len(t.Partitions) {
+			return &ConflictError{Topic: t.Name}
+		}
+		added, err := e.newPartitions(&next, c.Add)
+		if err != nil {
+			return err
+		}
+		next.Partitions = slices.Concat(t.Partitions, added) // R87: the others keep everything
+	}
 	e.putTopic(&next)
-	return &next
+	return e.reviewTopic(&next, t.EffectiveMinInSync())
 }
 
-// newPartitions makes partitions out of an assignment. Their ISR is every
-// replica whose broker isn't fenced now: the logs are empty, so all are
-// complete (R88).
-func (e *edit) newPartitions(topic string, replicas [][]int32, factor int) ([]Partition, error) {
+// reviewTopic lets changed configs act on a topic's partitions: another
+// min.insync.replicas changes what the ELR means (R56), and a permission to elect
+// uncleanly finds leaders (R79). An ELR that was made under a smaller minimum goes,
+// except where nobody is in sync: it is all that such a partition has.
+func (e *edit) reviewTopic(t *Topic, wasMin int) *Topic {
+	for i := range t.Partitions {
+		t, _ = e.update(t, int32(i), func(p *Partition) {
+			if t.EffectiveMinInSync() > wasMin && len(p.ISR) > 0 {
+				p.ELR = nil
+			}
+		})
+	}
+	return t
+}
+
+// newPartitions makes partitions out of an assignment. Their ISR is every replica
+// whose broker may be in one now: the logs are empty, so all are complete (R88).
+// For the same reason the others are in the ELR of an ISR that is too small.
+func (e *edit) newPartitions(t *Topic, replicas [][]int32) ([]Partition, error) {
 	partitions := make([]Partition, len(replicas))
 	for i, r := range replicas {
-		if len(r) != factor || factor == 0 {
-			return nil, &ConflictError{Topic: topic}
+		if len(r) != t.ReplicationFactor || len(r) == 0 || repeats(r) {
+			return nil, &ConflictError{Topic: t.Name}
 		}
-		p := Partition{Replicas: r}
-		for j, id := range r {
-			b := e.next.Brokers[id]
-			if b == nil || slices.Contains(r[:j], id) {
-				return nil, &ConflictError{Topic: topic} // assigned by a proposer with an older view
-			}
-			if !b.Fenced {
-				p.ISR = append(p.ISR, id)
+		for _, id := range r {
+			if e.next.Brokers[id] == nil {
+				return nil, &ConflictError{Topic: t.Name} // assigned by a proposer with an older view
 			}
 		}
-		if len(p.ISR) == len(r) {
-			p.ISR = r // share it: both are read only, and there are many
+		// All are in sync, and those that can't be leave: what is shared isn't
+		// written to, and there are many partitions.
+		p := Partition{Replicas: r, Leader: NoLeader, LastLeader: NoLeader, ISR: r}
+		for _, id := range r {
+			if _, ok := e.next.Eligible(id); !ok && len(r) > 1 {
+				p.leave(t, id, true)
+			}
 		}
-		p.Leader = e.electLeader(&p)
+		e.review(t, &p)
+		p.LastLeader = p.Leader
 		partitions[i] = p
 	}
 	return partitions, nil

@@ -7,6 +7,8 @@ import (
 	"io"
 
 	"github.com/google/uuid"
+
+	"highwater/replication/wire"
 )
 
 // A command is what raft agrees on, as compact JSON:
@@ -26,8 +28,8 @@ type command struct {
 // commandVersion is the newest version of commands that this program applies.
 const commandVersion = 1
 
-// payload is the data of one type of command.
-type payload interface {
+// Command is one of the structs below.
+type Command interface {
 	// commandType is the "t" of the command.
 	commandType() string
 	// apply changes e.next and returns the command's result, an error or what
@@ -35,40 +37,68 @@ type payload interface {
 	apply(e *edit) any
 }
 
-type initCluster struct {
+// InitCluster founds the cluster; the first one wins for ever. No result.
+type InitCluster struct {
 	ClusterID string `json:"cluster_id"`
 }
 
-type registerBroker struct {
+// RegisterBroker begins a broker's new life, fenced. Result: *Broker. Errors:
+// *DuplicateBrokerError, *RefusedError.
+type RegisterBroker struct {
 	ID          int32     `json:"id"`
 	Incarnation uuid.UUID `json:"incarnation"`
-	URL         string    `json:"url"`
-	Version     string    `json:"version,omitempty"`
-	RaftID      string    `json:"raft_id,omitempty"`
+	// Replaces is the epoch of the registration whose process the proposer knows
+	// to be dead; 0: there was none. Any other one is taken to be alive (R67).
+	Replaces int64  `json:"replaces,omitempty"`
+	URL      string `json:"url"`
+	Version  string `json:"version,omitempty"`
+	RaftID   string `json:"raft_id,omitempty"`
+	// MinProtocol and MaxProtocol are the versions of wire that the program speaks.
+	MinProtocol int          `json:"min_protocol,omitempty"`
+	MaxProtocol int          `json:"max_protocol,omitempty"`
+	Data        Registration `json:"data"`
 }
 
-// setBroker fences, unfences or drains a broker; Epoch must be its registration's.
-type setBroker struct {
+// SetBroker fences, unfences or drains a broker; Epoch must be its registration's.
+// Result: *Broker. Errors: *StaleBrokerEpochError.
+type SetBroker struct {
 	ID       int32 `json:"id"`
 	Epoch    int64 `json:"epoch"`
 	Fenced   bool  `json:"fenced"`
 	Draining bool  `json:"draining"`
 }
 
-type createTopic struct {
+// RemoveBroker forgets a broker for good; Epoch must be its registration's. It is
+// refused while the broker is alive (unfenced), and unless Force is set, while it
+// may hold the only whole copy of a partition. Result: *Broker, as it was. Errors:
+// *StaleBrokerEpochError, *RefusedError.
+type RemoveBroker struct {
+	ID    int32 `json:"id"`
+	Epoch int64 `json:"epoch"`
+	Force bool  `json:"force,omitempty"`
+}
+
+// CreateTopic makes a topic. Result: *Topic. Errors: *TopicExistsError,
+// *ConflictError.
+type CreateTopic struct {
 	Name string    `json:"name"`
 	ID   uuid.UUID `json:"id"`
 	// Replicas of each partition, all of one length, preferred leader first.
-	Replicas [][]int32         `json:"replicas"`
-	Configs  map[string]string `json:"configs,omitempty"`
+	Replicas [][]int32 `json:"replicas"`
+	// MinInSync holds where the configs have no min.insync.replicas; 0: 2 with
+	// three replicas or more, else 1.
+	MinInSync int               `json:"min_in_sync,omitempty"`
+	Configs   map[string]string `json:"configs,omitempty"`
 }
 
-type deleteTopic struct {
+// DeleteTopic removes a topic. Result: *Topic, as it was. Errors: *UnknownTopicError.
+type DeleteTopic struct {
 	ID uuid.UUID `json:"id"`
 }
 
-// alterTopic sets and removes configs and adds partitions, all or nothing.
-type alterTopic struct {
+// AlterTopic sets and removes configs and adds partitions, all or nothing.
+// Result: *Topic. Errors: *UnknownTopicError, *ConflictError.
+type AlterTopic struct {
 	ID     uuid.UUID         `json:"id"`
 	Set    map[string]string `json:"set,omitempty"`
 	Remove []string          `json:"remove,omitempty"`
@@ -78,29 +108,78 @@ type alterTopic struct {
 	Add  [][]int32 `json:"add,omitempty"`
 }
 
-func (*initCluster) commandType() string    { return "init_cluster" }
-func (*registerBroker) commandType() string { return "register_broker" }
-func (*setBroker) commandType() string      { return "set_broker" }
-func (*createTopic) commandType() string    { return "create_topic" }
-func (*deleteTopic) commandType() string    { return "delete_topic" }
-func (*alterTopic) commandType() string     { return "alter_topic" }
+// AlterPartitions are a leader's proposals for the ISRs of partitions that it
+// leads (R43); each is judged by itself (R44). Result: []wire.AlterResult, one for
+// each in their order. Errors: *StaleBrokerEpochError, and then none was judged.
+type AlterPartitions struct {
+	Broker  int32                 `json:"broker"`
+	Epoch   int64                 `json:"epoch"`
+	Changes []wire.AlterPartition `json:"changes"`
+}
 
-// newPayload returns an empty payload of a type, nil for an unknown one.
-func newPayload(commandType string) payload {
-	for _, p := range []payload{&initCluster{}, &registerBroker{}, &setBroker{}, &createTopic{}, &deleteTopic{}, &alterTopic{}} {
-		if p.commandType() == commandType {
-			return p
+// DropReplicas is a broker's word that its copies of these partitions are damaged:
+// they leave ISR and ELR, and where it leads another takes over if one can (S7).
+// Result: []wire.AlterResult, one for each; CodeIneligibleReplica says that nobody
+// else can lead, and then nothing changed. Errors: *StaleBrokerEpochError.
+type DropReplicas struct {
+	Broker     int32                 `json:"broker"`
+	Epoch      int64                 `json:"epoch"`
+	Partitions []wire.TopicPartition `json:"partitions"`
+}
+
+// ElectLeader makes a replica the leader by a person's will. Clean: it must be in
+// the ISR (R81). Unclean: the partition has no leader, and what the chosen one
+// lacks is lost (R79). Result: *Topic. Errors: *UnknownTopicError, *RefusedError.
+type ElectLeader struct {
+	Topic     uuid.UUID `json:"topic"`
+	Partition int32     `json:"partition"`
+	Broker    int32     `json:"broker"`
+	Unclean   bool      `json:"unclean,omitempty"`
+}
+
+// Reassign gives partitions other replicas, each by itself: the new ones join
+// first, then the old ones leave (R82). Result: []wire.AlterResult, one for each.
+type Reassign struct {
+	Items []Reassignment `json:"items"`
+}
+
+// Reassignment is the replicas that one partition is to end with, the preferred
+// leader first; none: what is under way is taken back.
+type Reassignment struct {
+	Topic     uuid.UUID `json:"topic"`
+	Partition int32     `json:"partition"`
+	Replicas  []int32   `json:"replicas,omitempty"`
+}
+
+func (*InitCluster) commandType() string     { return "init_cluster" }
+func (*RegisterBroker) commandType() string  { return "register_broker" }
+func (*SetBroker) commandType() string       { return "set_broker" }
+func (*RemoveBroker) commandType() string    { return "remove_broker" }
+func (*CreateTopic) commandType() string     { return "create_topic" }
+func (*DeleteTopic) commandType() string     { return "delete_topic" }
+func (*AlterTopic) commandType() string      { return "alter_topic" }
+func (*AlterPartitions) commandType() string { return "alter_partitions" }
+func (*DropReplicas) commandType() string    { return "drop_replicas" }
+func (*ElectLeader) commandType() string     { return "elect_leader" }
+func (*Reassign) commandType() string        { return "reassign" }
+
+// newCommand returns an empty command of a type, nil for an unknown one.
+func newCommand(commandType string) Command {
+	for _, c := range []Command{&InitCluster{}, &RegisterBroker{}, &SetBroker{}, &RemoveBroker{}, &CreateTopic{}, &DeleteTopic{},
+		&AlterTopic{}, &AlterPartitions{}, &DropReplicas{}, &ElectLeader{}, &Reassign{}} {
+		if c.commandType() == commandType {
+			return c
 		}
 	}
 	return nil
 }
 
-func encode(p payload) []byte {
-	data, err := json.Marshal(p)
+func encode(c Command) []byte {
+	data, err := json.Marshal(c)
 	if err != nil {
 		panic(err) // plain structs of strings and numbers
 	}
-	out, err := json.Marshal(&command{Version: commandVersion, Type: p.commandType(), Data: data})
+	out, err := json.Marshal(&command{Version: commandVersion, Type: c.commandType(), Data: data})
 	if err != nil {
 		panic(err)
 	}
@@ -108,7 +187,7 @@ func encode(p payload) []byte {
 }
 
 // decode is strict: what it doesn't know is an error, never left out.
-func decode(entry []byte) (payload, error) {
+func decode(entry []byte) (Command, error) {
 	var c command
 	if err := unmarshalStrict(entry, &c); err != nil {
 		return nil, fmt.Errorf("undecodable command: %w", err)
@@ -116,7 +195,7 @@ func decode(entry []byte) (payload, error) {
 	if c.Version != commandVersion {
 		return nil, fmt.Errorf("command version %d", c.Version)
 	}
-	p := newPayload(c.Type)
+	p := newCommand(c.Type)
 	if p == nil {
 		return nil, fmt.Errorf("command type %q", c.Type)
 	}

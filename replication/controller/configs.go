@@ -142,16 +142,14 @@ func (t *Topic) effective(name string, defaults ConfigDefaults) string {
 	if v, ok := t.Configs[name]; ok {
 		return v
 	}
+	if name == ConfigMinInSyncReplicas && t.MinInSync > 0 {
+		return strconv.Itoa(t.MinInSync)
+	}
 	if v, ok := defaults[name]; ok {
 		return v
 	}
 	if name == ConfigMinInSyncReplicas {
-		// The largest number that still lets a third replica fail; with fewer
-		// replicas any demand beyond one would stop writes at the first failure.
-		if t.ReplicationFactor >= 3 {
-			return "2"
-		}
-		return "1"
+		return strconv.Itoa(defaultMinInSync(t.ReplicationFactor))
 	}
 	k, _ := findConfig(name)
 	return k.defaultValue

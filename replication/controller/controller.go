@@ -239,11 +239,11 @@ func (c *Controller) Start(ctx context.Context) error {
 		return &IncompatibleError{Index: s.Incompatible, Reason: "unknown to this version"}
 	}
 	if c.State().ClusterID == "" {
-		if _, err := c.propose(ctx, &initCluster{ClusterID: uuid.NewString()}); err != nil {
+		if _, err := c.propose(ctx, &InitCluster{ClusterID: uuid.NewString()}); err != nil {
 			return err
 		}
 	}
-	_, err := c.propose(ctx, &registerBroker{ID: c.cfg.NodeID, Incarnation: uuid.New(), URL: c.cfg.URL, Version: c.cfg.Version,
+	_, err := c.propose(ctx, &RegisterBroker{ID: c.cfg.NodeID, Incarnation: uuid.New(), URL: c.cfg.URL, Version: c.cfg.Version,
 		RaftID: c.dir.ServerID.String()})
 	return err
 }
@@ -302,14 +302,14 @@ func (c *Controller) SetBrokerState(ctx context.Context, id int32, fenced, drain
 	if b == nil {
 		return &StaleBrokerEpochError{Broker: id}
 	}
-	_, err := c.propose(ctx, &setBroker{ID: id, Epoch: b.Epoch, Fenced: fenced, Draining: draining})
+	_, err := c.propose(ctx, &SetBroker{ID: id, Epoch: b.Epoch, Fenced: fenced, Draining: draining})
 	return err
 }
 
 // propose has the quorum agree on a command and returns what applying it gave.
 // ErrNoController: not proposed. ErrOutcomeUnknown: proposed, and then lost
 // sight of. All else is the state machine's own answer.
-func (c *Controller) propose(ctx context.Context, p payload) (any, error) {
+func (c *Controller) propose(ctx context.Context, p Command) (any, error) {
 	if leading, _ := c.leadership(); !leading {
 		return nil, ErrNoController
 	}

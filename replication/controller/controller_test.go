@@ -167,7 +167,7 @@ func TestManyEntriesAreSnapshotAtTheEnd(t *testing.T) {
 	create(t, c, "a", 1)
 	id := c.State().Brokers[1]
 	for i := range closeSnapshotThreshold + 20 {
-		if _, err := c.propose(context.Background(), &setBroker{ID: 1, Epoch: id.Epoch, Draining: i%2 == 0}); err != nil {
+		if _, err := c.propose(context.Background(), &SetBroker{ID: 1, Epoch: id.Epoch, Draining: i%2 == 0}); err != nil {
 			t.Fatal(err)
 		}
 		if i == 10 {
@@ -451,7 +451,7 @@ func TestConcurrentChanges(t *testing.T) {
 
 func TestProposalsBeforeLeadershipAndAfterTheDeadlineAreNotMade(t *testing.T) {
 	c := open(t, Config{Dir: t.TempDir(), NodeID: 1})
-	if _, err := c.propose(context.Background(), &initCluster{ClusterID: "x"}); err != nil && !errors.Is(err, ErrNoController) {
+	if _, err := c.propose(context.Background(), &InitCluster{ClusterID: "x"}); err != nil && !errors.Is(err, ErrNoController) {
 		t.Errorf("before Start: %v", err)
 	}
 	start(t, c)

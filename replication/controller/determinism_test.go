@@ -32,9 +32,9 @@ func randomLog(t *testing.T, r *rand.Rand, n int) *machine {
 		}
 		return u
 	}
-	m.must(&initCluster{ClusterID: "c"})
+	m.must(&InitCluster{ClusterID: "c"})
 	for b := range int32(4) {
-		m.must(&registerBroker{ID: b, Incarnation: id(), URL: "u"})
+		m.must(&RegisterBroker{ID: b, Incarnation: id(), URL: "u"})
 	}
 	for range n {
 		var some *Topic
@@ -45,7 +45,7 @@ func randomLog(t *testing.T, r *rand.Rand, n int) *machine {
 		}
 		switch k := r.IntN(10); {
 		case k < 4 || some == nil:
-			c := &createTopic{Name: fmt.Sprint("t", r.IntN(30)), ID: id(), Configs: map[string]string{}}
+			c := &CreateTopic{Name: fmt.Sprint("t", r.IntN(30)), ID: id(), Configs: map[string]string{}}
 			for range 1 + r.IntN(5) {
 				first := int32(r.IntN(4))
 				second := (first + 1 + int32(r.IntN(3))) % 4
@@ -59,15 +59,15 @@ func randomLog(t *testing.T, r *rand.Rand, n int) *machine {
 			}
 			m.apply(c)
 		case k < 6:
-			m.apply(&alterTopic{ID: some.ID, From: len(some.Partitions) - r.IntN(2), Add: [][]int32{{0, 1}},
+			m.apply(&AlterTopic{ID: some.ID, From: len(some.Partitions) - r.IntN(2), Add: [][]int32{{0, 1}},
 				Set: map[string]string{"z": fmt.Sprint(r.Uint32()), "k1": "x"}, Remove: []string{"k0", "k2"}})
 		case k < 7 && r.IntN(2) == 0:
-			m.apply(&deleteTopic{ID: some.ID})
+			m.apply(&DeleteTopic{ID: some.ID})
 		case k < 8:
-			m.apply(&registerBroker{ID: int32(r.IntN(4)), Incarnation: id()})
+			m.apply(&RegisterBroker{ID: int32(r.IntN(4)), Incarnation: id()})
 		default:
 			b := m.state.Brokers[int32(r.IntN(4))]
-			m.apply(&setBroker{ID: b.ID, Epoch: b.Epoch - int64(r.IntN(2)), Fenced: r.IntN(2) == 0, Draining: r.IntN(3) == 0})
+			m.apply(&SetBroker{ID: b.ID, Epoch: b.Epoch - int64(r.IntN(2)), Fenced: r.IntN(2) == 0, Draining: r.IntN(3) == 0})
 		}
 	}
 	return m
@@ -161,7 +161,7 @@ func checkInvariants(s *State) error {
 // The hash covers every member of the state: one changed anywhere changes it.
 func TestHashCoversEverything(t *testing.T) {
 	m := newMachine(t)
-	m.must(&initCluster{ClusterID: "c"})
+	m.must(&InitCluster{ClusterID: "c"})
 	m.broker(1)
 	m.topic("a", []int32{1})
 	base := m.state.Hash()

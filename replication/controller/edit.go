@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"encoding/json"
 	"maps"
+	"slices"
 
 	"github.com/google/uuid"
 	iradix "github.com/hashicorp/go-immutable-radix/v2"
@@ -16,8 +17,10 @@ type edit struct {
 	next    *State
 	byName  *iradix.Txn[*Topic]
 	byID    *iradix.Txn[*Topic]
-	changed []uuid.UUID // topics made, changed or deleted
-	brokers bool        // next.Brokers is a copy of its own
+	changed []uuid.UUID          // topics made, changed or deleted
+	brokers bool                 // next.Brokers is a copy of its own
+	drafts  map[uuid.UUID]*Topic // copies whose partitions are being changed
+	order   []*Topic             // the drafts in the order of their first change
 }
 
 func newEdit(s *State, index uint64) *edit {
@@ -27,13 +30,47 @@ func newEdit(s *State, index uint64) *edit {
 }
 
 func (e *edit) finish() *State {
+	for _, t := range e.order {
+		e.putTopic(t)
+	}
 	if len(e.changed) > 0 {
 		e.next.byName, e.next.byID = e.byName.CommitOnly(), e.byID.CommitOnly()
 	}
 	return e.next
 }
 
-func (e *edit) topic(id uuid.UUID) (*Topic, bool) { return e.byID.Get(id[:]) }
+// topic finds a topic as the edit has it so far.
+func (e *edit) topic(id uuid.UUID) (*Topic, bool) {
+	if t, ok := e.drafts[id]; ok {
+		return t, true
+	}
+	return e.byID.Get(id[:])
+}
+
+// partition finds a partition as the edit has it so far; nil: there is none.
+func (e *edit) partition(topic uuid.UUID, num int32) (*Topic, *Partition) {
+	t, ok := e.topic(topic)
+	if !ok || num < 0 || int(num) >= len(t.Partitions) {
+		return nil, nil
+	}
+	return t, &t.Partitions[num]
+}
+
+// draft returns a copy of t whose Partitions may be written to; finish puts it in
+// t's place.
+func (e *edit) draft(t *Topic) *Topic {
+	if e.drafts[t.ID] == t {
+		return t
+	}
+	next := *t
+	next.Partitions = slices.Clone(t.Partitions)
+	if e.drafts == nil {
+		e.drafts = map[uuid.UUID]*Topic{}
+	}
+	e.drafts[t.ID] = &next
+	e.order = append(e.order, &next)
+	return &next
+}
 
 // putTopic adds t or puts it in the place of the topic with its id, whose name
 // is the same.
@@ -54,10 +91,19 @@ func (e *edit) deleteTopic(t *Topic) {
 }
 
 func (e *edit) putBroker(b *Broker) {
+	e.ownBrokers()
+	e.next.Brokers[b.ID] = b
+}
+
+func (e *edit) removeBroker(id int32) {
+	e.ownBrokers()
+	delete(e.next.Brokers, id)
+}
+
+func (e *edit) ownBrokers() {
 	if !e.brokers {
 		e.next.Brokers, e.brokers = maps.Clone(e.next.Brokers), true
 	}
-	e.next.Brokers[b.ID] = b
 }
 
 // hash is the first 8 bytes of the SHA-256 of the topic's JSON, whose members

@@ -3,6 +3,8 @@ package controller
 import (
 	"errors"
 	"fmt"
+
+	"highwater/replication/wire"
 )
 
 var (
@@ -89,6 +91,14 @@ type StaleBrokerEpochError struct {
 func (e *StaleBrokerEpochError) Error() string {
 	return fmt.Sprintf("controller: epoch %d of broker %d is over", e.Epoch, e.Broker)
 }
+
+// RefusedError: the state machine does not do that, for the reason given.
+type RefusedError struct {
+	Code   wire.Code
+	Reason string
+}
+
+func (e *RefusedError) Error() string { return "controller: " + e.Reason }
 
 // DuplicateBrokerError: another process with this broker id is alive (R67).
 type DuplicateBrokerError struct{ Broker int32 }

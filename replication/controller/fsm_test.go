@@ -29,10 +29,10 @@ func (m *machine) raw(entry []byte) any {
 	return res
 }
 
-func (m *machine) apply(p payload) any { return m.raw(encode(p)) }
+func (m *machine) apply(p Command) any { return m.raw(encode(p)) }
 
 // must applies a command that has to succeed.
-func (m *machine) must(p payload) any {
+func (m *machine) must(p Command) any {
 	m.t.Helper()
 	res := m.apply(p)
 	if err, ok := res.(error); ok {
@@ -43,12 +43,12 @@ func (m *machine) must(p payload) any {
 
 func (m *machine) broker(id int32) *Broker {
 	m.t.Helper()
-	return m.must(&registerBroker{ID: id, Incarnation: uuid.New(), URL: fmt.Sprint("http://b", id), RaftID: fmt.Sprint("r", id)}).(*Broker)
+	return m.must(&RegisterBroker{ID: id, Incarnation: uuid.New(), URL: fmt.Sprint("http://b", id), RaftID: fmt.Sprint("r", id)}).(*Broker)
 }
 
 func (m *machine) topic(name string, replicas ...[]int32) *Topic {
 	m.t.Helper()
-	return m.must(&createTopic{Name: name, ID: uuid.New(), Replicas: replicas}).(*Topic)
+	return m.must(&CreateTopic{Name: name, ID: uuid.New(), Replicas: replicas}).(*Topic)
 }
 
 func (m *machine) partition(name string, i int) Partition {
@@ -65,7 +65,7 @@ func TestTopicLifeInTheStateMachine(t *testing.T) {
 	m.broker(1)
 	m.broker(2)
 	id := uuid.New()
-	made := m.must(&createTopic{Name: "a", ID: id, Replicas: [][]int32{{1, 2}, {2, 1}}, Configs: map[string]string{"segment.ms": "5"}}).(*Topic)
+	made := m.must(&CreateTopic{Name: "a", ID: id, Replicas: [][]int32{{1, 2}, {2, 1}}, Configs: map[string]string{"segment.ms": "5"}}).(*Topic)
 	want := &Topic{Name: "a", ID: id, ReplicationFactor: 2, Configs: map[string]string{"segment.ms": "5"}, Partitions: []Partition{
 		{Replicas: []int32{1, 2}, Leader: 1, ISR: []int32{1, 2}}, {Replicas: []int32{2, 1}, Leader: 2, ISR: []int32{2, 1}}}}
 	if !reflect.DeepEqual(made, want) {
@@ -73,7 +73,7 @@ func TestTopicLifeInTheStateMachine(t *testing.T) {
 	}
 	before := m.state
 
-	altered := m.must(&alterTopic{ID: id, Set: map[string]string{"retention.ms": "7"}, Remove: []string{"segment.ms"}, From: 2, Add: [][]int32{{1, 2}}}).(*Topic)
+	altered := m.must(&AlterTopic{ID: id, Set: map[string]string{"retention.ms": "7"}, Remove: []string{"segment.ms"}, From: 2, Add: [][]int32{{1, 2}}}).(*Topic)
 	if !reflect.DeepEqual(altered.Configs, map[string]string{"retention.ms": "7"}) || len(altered.Partitions) != 3 {
 		t.Fatalf("altered to %+v", altered)
 	}
@@ -84,7 +84,7 @@ func TestTopicLifeInTheStateMachine(t *testing.T) {
 		t.Errorf("a State that somebody holds was written to: %+v", old)
 	}
 
-	m.must(&deleteTopic{ID: id})
+	m.must(&DeleteTopic{ID: id})
 	if _, ok := m.state.Topic("a"); ok {
 		t.Error("deleted, and still found by name")
 	}
@@ -101,7 +101,7 @@ func TestTopicLifeInTheStateMachine(t *testing.T) {
 func TestRefusedCommandsChangeNothing(t *testing.T) {
 	setup := func(t *testing.T) (*machine, *Topic, *Broker) {
 		m := newMachine(t)
-		m.must(&initCluster{ClusterID: "c"})
+		m.must(&InitCluster{ClusterID: "c"})
 		m.broker(1)
 		b := m.broker(2)
 		return m, m.topic("a", []int32{1, 2}), b
@@ -111,41 +111,41 @@ func TestRefusedCommandsChangeNothing(t *testing.T) {
 	unknown := func(err error) bool { e := (*UnknownTopicError)(nil); return errors.As(err, &e) }
 	stale := func(err error) bool { e := (*StaleBrokerEpochError)(nil); return errors.As(err, &e) }
 	for name, c := range map[string]struct {
-		cmd  func(*Topic, *Broker) payload
+		cmd  func(*Topic, *Broker) Command
 		want func(error) bool
 	}{
-		"name taken": {func(*Topic, *Broker) payload {
-			return &createTopic{Name: "a", ID: uuid.New(), Replicas: [][]int32{{1}}}
+		"name taken": {func(*Topic, *Broker) Command {
+			return &CreateTopic{Name: "a", ID: uuid.New(), Replicas: [][]int32{{1}}}
 		}, exists},
-		"id taken": {func(a *Topic, _ *Broker) payload {
-			return &createTopic{Name: "b", ID: a.ID, Replicas: [][]int32{{1}}}
+		"id taken": {func(a *Topic, _ *Broker) Command {
+			return &CreateTopic{Name: "b", ID: a.ID, Replicas: [][]int32{{1}}}
 		}, conflict},
-		"no partitions": {func(*Topic, *Broker) payload { return &createTopic{Name: "b", ID: uuid.New()} }, conflict},
-		"no name": {func(*Topic, *Broker) payload {
-			return &createTopic{ID: uuid.New(), Replicas: [][]int32{{1}}}
+		"no partitions": {func(*Topic, *Broker) Command { return &CreateTopic{Name: "b", ID: uuid.New()} }, conflict},
+		"no name": {func(*Topic, *Broker) Command {
+			return &CreateTopic{ID: uuid.New(), Replicas: [][]int32{{1}}}
 		}, conflict},
-		"unknown broker in the last partition": {func(*Topic, *Broker) payload {
-			return &createTopic{Name: "b", ID: uuid.New(), Replicas: [][]int32{{1, 2}, {2, 9}}}
+		"unknown broker in the last partition": {func(*Topic, *Broker) Command {
+			return &CreateTopic{Name: "b", ID: uuid.New(), Replicas: [][]int32{{1, 2}, {2, 9}}}
 		}, conflict},
-		"a replica twice": {func(*Topic, *Broker) payload {
-			return &createTopic{Name: "b", ID: uuid.New(), Replicas: [][]int32{{1, 1}}}
+		"a replica twice": {func(*Topic, *Broker) Command {
+			return &CreateTopic{Name: "b", ID: uuid.New(), Replicas: [][]int32{{1, 1}}}
 		}, conflict},
-		"uneven": {func(*Topic, *Broker) payload {
-			return &createTopic{Name: "b", ID: uuid.New(), Replicas: [][]int32{{1, 2}, {1}}}
+		"uneven": {func(*Topic, *Broker) Command {
+			return &CreateTopic{Name: "b", ID: uuid.New(), Replicas: [][]int32{{1, 2}, {1}}}
 		}, conflict},
-		"no replicas": {func(*Topic, *Broker) payload {
-			return &createTopic{Name: "b", ID: uuid.New(), Replicas: [][]int32{{}}}
+		"no replicas": {func(*Topic, *Broker) Command {
+			return &CreateTopic{Name: "b", ID: uuid.New(), Replicas: [][]int32{{}}}
 		}, conflict},
-		"delete an unknown id":  {func(*Topic, *Broker) payload { return &deleteTopic{ID: uuid.New()} }, unknown},
-		"alter an unknown id":   {func(*Topic, *Broker) payload { return &alterTopic{ID: uuid.New()} }, unknown},
-		"add from another size": {func(a *Topic, _ *Broker) payload { return &alterTopic{ID: a.ID, From: 2, Add: [][]int32{{1, 2}}} }, conflict},
-		"add of another factor, configs too": {func(a *Topic, _ *Broker) payload {
-			return &alterTopic{ID: a.ID, From: 1, Add: [][]int32{{1}}, Set: map[string]string{"x": "y"}}
+		"delete an unknown id":  {func(*Topic, *Broker) Command { return &DeleteTopic{ID: uuid.New()} }, unknown},
+		"alter an unknown id":   {func(*Topic, *Broker) Command { return &AlterTopic{ID: uuid.New()} }, unknown},
+		"add from another size": {func(a *Topic, _ *Broker) Command { return &AlterTopic{ID: a.ID, From: 2, Add: [][]int32{{1, 2}}} }, conflict},
+		"add of another factor, configs too": {func(a *Topic, _ *Broker) Command {
+			return &AlterTopic{ID: a.ID, From: 1, Add: [][]int32{{1}}, Set: map[string]string{"x": "y"}}
 		}, conflict},
-		"fence with an old epoch": {func(_ *Topic, b *Broker) payload {
-			return &setBroker{ID: b.ID, Epoch: b.Epoch - 1, Fenced: true}
+		"fence with an old epoch": {func(_ *Topic, b *Broker) Command {
+			return &SetBroker{ID: b.ID, Epoch: b.Epoch - 1, Fenced: true}
 		}, stale},
-		"fence a stranger": {func(*Topic, *Broker) payload { return &setBroker{ID: 9, Epoch: 1, Fenced: true} }, stale},
+		"fence a stranger": {func(*Topic, *Broker) Command { return &SetBroker{ID: 9, Epoch: 1, Fenced: true} }, stale},
 	} {
 		t.Run(name, func(t *testing.T) {
 			m, a, b := setup(t)
@@ -190,7 +190,7 @@ func TestR67_EachIncarnationEndsTheFormerOnesLeadership(t *testing.T) {
 	}
 	// The same incarnation once more, such as a proposal repeated after a time-out.
 	hash := m.state.Hash()
-	same := m.must(&registerBroker{ID: 1, Incarnation: again.Incarnation, URL: "elsewhere"}).(*Broker)
+	same := m.must(&RegisterBroker{ID: 1, Incarnation: again.Incarnation, URL: "elsewhere"}).(*Broker)
 	if same.Epoch != 5 || same.URL == "elsewhere" || m.partition("a", 0).LeaderEpoch != 1 {
 		t.Errorf("the same incarnation changed something: %+v", same)
 	}
@@ -205,34 +205,34 @@ func TestR69_FencingMovesLeadersAndUnfencingGivesBack(t *testing.T) {
 	m.topic("a", []int32{1, 2, 3})
 	m.topic("solo", []int32{1})
 
-	m.must(&setBroker{ID: 2, Epoch: b2.Epoch, Draining: true})
+	m.must(&SetBroker{ID: 2, Epoch: b2.Epoch, Draining: true})
 	if p := m.partition("a", 0); p.PartitionEpoch != 0 {
 		t.Errorf("draining a follower changed %+v", p)
 	}
-	m.must(&setBroker{ID: 1, Epoch: b1.Epoch, Fenced: true})
+	m.must(&SetBroker{ID: 1, Epoch: b1.Epoch, Fenced: true})
 	if p := m.partition("a", 0); p.Leader != 3 || p.LeaderEpoch != 1 || p.PartitionEpoch != 1 || !slices.Equal(p.ISR, []int32{2, 3}) {
 		t.Errorf("after fencing 1 with 2 draining: %+v", p)
 	}
 	if p := m.partition("solo", 0); p.Leader != NoLeader || p.LeaderEpoch != 1 || !slices.Equal(p.ISR, []int32{1}) {
 		t.Errorf("the last of the ISR stays in it: %+v", p)
 	}
-	m.must(&setBroker{ID: 3, Epoch: b3.Epoch, Fenced: true})
+	m.must(&SetBroker{ID: 3, Epoch: b3.Epoch, Fenced: true})
 	if p := m.partition("a", 0); p.Leader != NoLeader || p.LeaderEpoch != 2 || !slices.Equal(p.ISR, []int32{2}) {
 		t.Errorf("R76: a draining broker was elected, or a fenced one stayed: %+v", p)
 	}
-	m.must(&setBroker{ID: 1, Epoch: b1.Epoch})
+	m.must(&SetBroker{ID: 1, Epoch: b1.Epoch})
 	if p := m.partition("a", 0); p.Leader != NoLeader {
 		t.Errorf("elected outside the ISR: %+v", p)
 	}
 	if p := m.partition("solo", 0); p.Leader != 1 || p.LeaderEpoch != 2 {
 		t.Errorf("R80: %+v", p)
 	}
-	m.must(&setBroker{ID: 2, Epoch: b2.Epoch})
+	m.must(&SetBroker{ID: 2, Epoch: b2.Epoch})
 	if p := m.partition("a", 0); p.Leader != 2 || p.LeaderEpoch != 3 {
 		t.Errorf("R80: %+v", p)
 	}
 	// A leader that drains with nobody to take over goes on.
-	m.must(&setBroker{ID: 2, Epoch: b2.Epoch, Draining: true})
+	m.must(&SetBroker{ID: 2, Epoch: b2.Epoch, Draining: true})
 	if p := m.partition("a", 0); p.Leader != 2 || p.LeaderEpoch != 3 {
 		t.Errorf("R75: %+v", p)
 	}
@@ -265,7 +265,7 @@ func TestWhatIsNotUnderstoodIsNeverSkippedSilently(t *testing.T) {
 				t.Errorf("state: incompatible at %d, cluster %q", m.state.Incompatible, m.state.ClusterID)
 			}
 			m.raw([]byte(entry))
-			m.must(&initCluster{ClusterID: "y"})
+			m.must(&InitCluster{ClusterID: "y"})
 			if m.state.Incompatible != 2 || m.state.ClusterID != "y" {
 				t.Errorf("later: incompatible at %d, cluster %q", m.state.Incompatible, m.state.ClusterID)
 			}
@@ -305,9 +305,9 @@ func TestFeedTellsWhatChangedAndOnlyThat(t *testing.T) {
 	}
 	changed := c.Changed()
 	n := len(m.log)
-	m.must(&alterTopic{ID: a.ID, Set: map[string]string{"x": "1"}})
-	m.must(&deleteTopic{ID: b.ID})
-	m.must(&alterTopic{ID: a.ID, Set: map[string]string{"x": "2"}})
+	m.must(&AlterTopic{ID: a.ID, Set: map[string]string{"x": "1"}})
+	m.must(&DeleteTopic{ID: b.ID})
+	m.must(&AlterTopic{ID: a.ID, Set: map[string]string{"x": "2"}})
 	f.ApplyBatch(entries(m.log[:n+2], n))
 	f.ApplyBatch(entries(m.log, n+2))
 	<-changed

@@ -99,7 +99,7 @@ func (c *Controller) CreateTopic(ctx context.Context, req CreateTopicRequest) (*
 		return nil, err
 	}
 	id := uuid.New()
-	res, err := c.propose(ctx, &createTopic{Name: req.Name, ID: id, Configs: req.Configs,
+	res, err := c.propose(ctx, &CreateTopic{Name: req.Name, ID: id, Configs: req.Configs,
 		Replicas: assign(brokers, c.State().TopicCount(), req.Partitions, req.ReplicationFactor)})
 	if errors.Is(err, ErrOutcomeUnknown) {
 		if t, ok := c.State().TopicByID(id); ok {
@@ -137,7 +137,7 @@ func (c *Controller) alterTopicOnce(ctx context.Context, name string, configs ma
 	if IsInternalTopic(name) {
 		return nil, CheckTopicName(name)
 	}
-	cmd := &alterTopic{ID: t.ID, From: len(t.Partitions), Set: map[string]string{}}
+	cmd := &AlterTopic{ID: t.ID, From: len(t.Partitions), Set: map[string]string{}}
 	for key, value := range configs {
 		if value != nil {
 			cmd.Set[key] = *value
@@ -187,7 +187,7 @@ func (c *Controller) DeleteTopic(ctx context.Context, name string) error {
 	if IsInternalTopic(name) {
 		return CheckTopicName(name)
 	}
-	_, err := c.propose(ctx, &deleteTopic{ID: t.ID})
+	_, err := c.propose(ctx, &DeleteTopic{ID: t.ID})
 	if errors.Is(err, ErrOutcomeUnknown) {
 		if _, ok := c.State().TopicByID(t.ID); !ok {
 			return nil
