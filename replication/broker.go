@@ -116,6 +116,13 @@ func (b *Broker) Start(ctx context.Context) error {
 	if err := b.catchUp(ctx); err != nil {
 		return err
 	}
+	// The logs stand: from here on this broker may lead (R66).
+	if err := b.cfg.Controller.SetBrokerState(ctx, b.cfg.NodeID, false, false); err != nil {
+		return err
+	}
+	if err := b.catchUp(ctx); err != nil {
+		return err
+	}
 	b.started.Store(true)
 	return nil
 }

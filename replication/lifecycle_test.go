@@ -32,7 +32,7 @@ func TestARestartKeepsRecordsAndStartsANewEpoch(t *testing.T) {
 	if got := n.values("a", 1, 0, 2); !slices.Equal(got, []string{"3", "4"}) {
 		t.Errorf("partition 1: %q", got)
 	}
-	if res := n.mustAppend(AcksAll, "a", 0, "5"); res.BaseOffset != 2 || res.LeaderEpoch != 1 {
+	if res := n.mustAppend(AcksAll, "a", 0, "5"); res.BaseOffset != 2 || res.LeaderEpoch != 2 {
 		t.Errorf("R2: %+v", res)
 	}
 	if n.store.Identity().ClusterID != n.State().ClusterID || n.store.Identity().NodeID != 1 {

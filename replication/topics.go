@@ -112,6 +112,9 @@ func (b *Broker) CreateTopic(ctx context.Context, req controller.CreateTopicRequ
 	if req.ReplicationFactor == 0 {
 		req.ReplicationFactor = max(min(3, len(b.State().Brokers)), 1)
 	}
+	if req.MinInSync == 0 {
+		req.MinInSync = b.cfg.Defaults.MinInSyncReplicas
+	}
 	t, err := b.cfg.Controller.CreateTopic(ctx, req)
 	if err != nil {
 		return nil, err

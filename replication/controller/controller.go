@@ -13,6 +13,8 @@ import (
 	"github.com/google/uuid"
 	"github.com/hashicorp/raft"
 	"github.com/rs/zerolog"
+
+	"highwater/replication/wire"
 )
 
 // Config of a Controller.
@@ -243,8 +245,12 @@ func (c *Controller) Start(ctx context.Context) error {
 			return err
 		}
 	}
-	_, err := c.propose(ctx, &RegisterBroker{ID: c.cfg.NodeID, Incarnation: uuid.New(), URL: c.cfg.URL, Version: c.cfg.Version,
-		RaftID: c.dir.ServerID.String()})
+	register := &RegisterBroker{ID: c.cfg.NodeID, Incarnation: uuid.New(), URL: c.cfg.URL, Version: c.cfg.Version, RaftID: c.dir.ServerID.String(),
+		MinProtocol: wire.MinVersion, MaxProtocol: wire.Version}
+	if old := c.State().Brokers[c.cfg.NodeID]; old != nil {
+		register.Replaces = old.Epoch // that process had this directory's lock
+	}
+	_, err := c.propose(ctx, register)
 	return err
 }
 

@@ -35,6 +35,7 @@ func randomLog(t *testing.T, r *rand.Rand, n int) *machine {
 	m.must(&InitCluster{ClusterID: "c"})
 	for b := range int32(4) {
 		m.must(&RegisterBroker{ID: b, Incarnation: id(), URL: "u"})
+		m.set(b, false, false)
 	}
 	for range n {
 		var some *Topic
@@ -64,7 +65,8 @@ func randomLog(t *testing.T, r *rand.Rand, n int) *machine {
 		case k < 7 && r.IntN(2) == 0:
 			m.apply(&DeleteTopic{ID: some.ID})
 		case k < 8:
-			m.apply(&RegisterBroker{ID: int32(r.IntN(4)), Incarnation: id()})
+			b := m.state.Brokers[int32(r.IntN(4))]
+			m.apply(&RegisterBroker{ID: b.ID, Incarnation: id(), Replaces: b.Epoch - int64(r.IntN(3)/2), Data: Registration{Durable: r.IntN(2) == 0}})
 		default:
 			b := m.state.Brokers[int32(r.IntN(4))]
 			m.apply(&SetBroker{ID: b.ID, Epoch: b.Epoch - int64(r.IntN(2)), Fenced: r.IntN(2) == 0, Draining: r.IntN(3) == 0})
@@ -235,10 +237,13 @@ func TestSnapshotsThatLackSomethingAreRefused(t *testing.T) {
 
 // A topic's JSON is part of what all members must agree on: its shape is frozen.
 func TestTopicJSONIsFrozen(t *testing.T) {
-	topic := Topic{Name: "a", ID: uuid.MustParse("00000000-0000-0000-0000-000000000001"), ReplicationFactor: 1,
-		Configs: map[string]string{"b": "2", "a": "1"}, Partitions: []Partition{{Replicas: []int32{1}, Leader: 1, LeaderEpoch: 2, PartitionEpoch: 3, ISR: []int32{1}}}}
+	topic := Topic{Name: "a", ID: uuid.MustParse("00000000-0000-0000-0000-000000000001"), ReplicationFactor: 1, MinInSync: 1,
+		Configs: map[string]string{"b": "2", "a": "1"}, Partitions: []Partition{
+			{Replicas: []int32{1}, Leader: 1, LastLeader: 1, LeaderEpoch: 2, PartitionEpoch: 3, ISR: []int32{1}},
+			{Replicas: []int32{1, 2}, Leader: NoLeader, LastLeader: NoLeader, ELR: []int32{1}, LastKnownELR: []int32{2}, Adding: []int32{2}, Removing: []int32{3}, Recovering: true}}}
 	data, err := json.Marshal(&topic)
-	want := `{"name":"a","id":"00000000-0000-0000-0000-000000000001","factor":1,"configs":{"a":"1","b":"2"},"partitions":[{"replicas":[1],"leader":1,"leader_epoch":2,"partition_epoch":3,"isr":[1]}]}`
+	want := `{"name":"a","id":"00000000-0000-0000-0000-000000000001","factor":1,"min_in_sync":1,"configs":{"a":"1","b":"2"},"partitions":[{"replicas":[1],"leader":1,"leader_epoch":2,"partition_epoch":3,"isr":[1],"last_leader":1},`+
+		`{"replicas":[1,2],"leader":-1,"leader_epoch":0,"partition_epoch":0,"isr":null,"elr":[1],"last_known_elr":[2],"last_leader":-1,"adding":[2],"removing":[3],"recovering":true}]}`
 	if err != nil || string(data) != want {
 		t.Errorf("%v: %s", err, data)
 	}

