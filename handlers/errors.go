@@ -153,6 +153,11 @@ var mappings = [...]mapping{
 		p.unknown = true
 		return p
 	}},
+	as("controller.RefusedError", func(e *controller.RefusedError, at place) *problem {
+		p := newProblem(codeUnprocessable, "This can't be done now: "+e.Reason+".", "See the brokers there are: curl "+at.base+"/brokers")
+		p.kafka = string(e.Code)
+		return p
+	}),
 	is("controller.ErrNoController", controller.ErrNoController, codeNoLeader,
 		"The cluster's metadata has no leader right now.", "Send the same request again after a pause."),
 	as("controller.ConflictError", func(e *controller.ConflictError, at place) *problem {

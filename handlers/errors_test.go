@@ -119,6 +119,7 @@ var everyError = []struct {
 	{&controller.InvalidNameError{Topic: "a b"}, 42201, "not_written", "INVALID_TOPIC_EXCEPTION", ""},
 	{&controller.InvalidConfigError{Name: "x", Value: "y", Allowed: "z"}, 42201, "not_written", "INVALID_CONFIG", ""},
 	{&controller.ImpossibleError{Reason: "2 replicas on 1 broker"}, 42201, "not_written", "INVALID_REPLICATION_FACTOR", "/brokers"},
+	{&controller.RefusedError{Code: "INELIGIBLE_REPLICA", Reason: "broker 3 is not up"}, 42201, "not_written", "INELIGIBLE_REPLICA", "/brokers"},
 	{controller.ErrNoController, 50302, "not_written", "LEADER_NOT_AVAILABLE", ""},
 	{&replication.UnknownPartitionError{Topic: "orders", Partition: 7, Count: 3}, 40402, "not_written", "UNKNOWN_TOPIC_OR_PARTITION", "/topics/orders/partitions"},
 	{&replication.NotLeaderError{Topic: "orders", Partition: 1, Leader: -1}, 50302, "not_written", "NOT_LEADER_OR_FOLLOWER", "/topics/orders/partitions/1"},
