@@ -242,7 +242,7 @@ func TestTopicJSONIsFrozen(t *testing.T) {
 			{Replicas: []int32{1}, Leader: 1, LastLeader: 1, LeaderEpoch: 2, PartitionEpoch: 3, ISR: []int32{1}},
 			{Replicas: []int32{1, 2}, Leader: NoLeader, LastLeader: NoLeader, ELR: []int32{1}, LastKnownELR: []int32{2}, Adding: []int32{2}, Removing: []int32{3}, Recovering: true}}}
 	data, err := json.Marshal(&topic)
-	want := `{"name":"a","id":"00000000-0000-0000-0000-000000000001","factor":1,"min_in_sync":1,"configs":{"a":"1","b":"2"},"partitions":[{"replicas":[1],"leader":1,"leader_epoch":2,"partition_epoch":3,"isr":[1],"last_leader":1},`+
+	want := `{"name":"a","id":"00000000-0000-0000-0000-000000000001","factor":1,"min_in_sync":1,"configs":{"a":"1","b":"2"},"partitions":[{"replicas":[1],"leader":1,"leader_epoch":2,"partition_epoch":3,"isr":[1],"last_leader":1},` +
 		`{"replicas":[1,2],"leader":-1,"leader_epoch":0,"partition_epoch":0,"isr":null,"elr":[1],"last_known_elr":[2],"last_leader":-1,"adding":[2],"removing":[3],"recovering":true}]}`
 	if err != nil || string(data) != want {
 		t.Errorf("%v: %s", err, data)
