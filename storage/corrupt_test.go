@@ -13,12 +13,14 @@ import (
 	"time"
 
 	"github.com/rs/zerolog"
+
+	"highwater/storage/vfs"
 )
 
 // memStore is a log on a memFS with an index of its own.
 type memStore struct {
 	t   testing.TB
-	fs  *memFS
+	fs  *vfs.Mem
 	ix  *memIndex
 	cfg LogConfig
 	log *Log
@@ -27,8 +29,20 @@ type memStore struct {
 	failures []error
 }
 
+// newMemFS is a file system with an empty data directory.
+func newMemFS(seed uint64) *vfs.Mem {
+	return vfs.NewMem(rand.New(rand.NewPCG(seed, seed)), "/d", "/d/partitions")
+}
+
+// newMemIndex is an index that a crash of the file system stops too.
+func newMemIndex(fs *vfs.Mem) *memIndex { return newMemoryIndex(stepOn(fs)) }
+
+func stepOn(fs *vfs.Mem) func(map[PartitionID]*memIndexed) error {
+	return func(map[PartitionID]*memIndexed) error { return fs.Step("index", "") }
+}
+
 func newMemStore(t testing.TB, cfg LogConfig) *memStore {
-	s := &memStore{t: t, cfg: cfg, fs: newMemFS(rand.New(rand.NewPCG(7, 7)))}
+	s := &memStore{t: t, cfg: cfg, fs: newMemFS(7)}
 	s.ix = newMemIndex(s.fs)
 	s.open()
 	return s
@@ -51,8 +65,8 @@ func (s *memStore) open() {
 // kill ends the process without a close; the machine and the index stay.
 func (s *memStore) kill() {
 	s.log.discard()
-	s.fs = s.fs.crash(crashKeepsAll)
-	s.ix.fs = s.fs
+	s.fs = s.fs.Crash(vfs.CrashKeepsAll)
+	s.ix.save = stepOn(s.fs)
 }
 
 func (s *memStore) loseIndex() { s.ix = newMemIndex(s.fs) }
@@ -63,9 +77,7 @@ func (s *memStore) path(base int64) string {
 
 // edit changes a segment's bytes behind the log's back.
 func (s *memStore) edit(base int64, change func([]byte) []byte) {
-	f := s.fs.names[s.path(base)]
-	f.data = change(slices.Clone(f.data))
-	f.stable = slices.Clone(f.data)
+	s.fs.SetContent(s.path(base), change(s.fs.Content(s.path(base))))
 }
 
 // batches appends n batches of k records each.
@@ -131,7 +143,7 @@ func TestF41_TornTail(t *testing.T) {
 	s := newMemStore(t, LogConfig{})
 	s.batches(4, 3)
 	s.kill()
-	whole := slices.Clone(s.fs.names[s.path(0)].data)
+	whole := s.fs.Content(s.path(0))
 	for cut := 0; cut < len(whole); cut++ {
 		s.loseIndex()
 		s.edit(0, func([]byte) []byte { return slices.Clone(whole[:cut]) })
@@ -147,7 +159,7 @@ func TestF41_TornTail(t *testing.T) {
 		s.batches(1, 2)
 		s.expect(end+2, none)
 		s.kill()
-		if got := s.fs.names[s.path(0)].data; !bytes.HasPrefix(whole, got[:batchStart(t, whole, int(end/3))]) {
+		if got := s.fs.Content(s.path(0)); !bytes.HasPrefix(whole, got[:batchStart(t, whole, int(end/3))]) {
 			t.Fatalf("cut at %d: the log's begin changed", cut)
 		}
 	}
@@ -173,7 +185,7 @@ func TestF42_BitFlips(t *testing.T) {
 		if i+1 < len(bases) {
 			next = bases[i+1]
 		}
-		whole := slices.Clone(s.fs.names[s.path(base)].data)
+		whole := s.fs.Content(s.path(base))
 		for at := range whole {
 			s.loseIndex()
 			s.edit(base, func([]byte) []byte {
@@ -204,9 +216,9 @@ func TestF42_BitFlips(t *testing.T) {
 				}
 			}
 			s.kill()
-			for name := range s.fs.names { // what the recovery made
+			for _, name := range s.fs.Files() { // what the recovery made
 				if seg, ok := parseSegmentName(filepath.Base(name)); ok && !slices.Contains(bases, seg) {
-					delete(s.fs.names, name)
+					s.fs.SetContent(name, nil)
 				}
 			}
 			s.edit(base, func([]byte) []byte { return slices.Clone(whole) })
@@ -269,7 +281,7 @@ func TestF42_MiddleDamage(t *testing.T) {
 
 // copies counts the files in quarantine.
 func (s *memStore) copies() (n int) {
-	for name := range s.fs.names {
+	for _, name := range s.fs.Files() {
 		if filepath.Dir(name) == "/d/quarantine" {
 			n++
 		}
@@ -328,9 +340,9 @@ func TestS6_FlushedOffsetsAreNeverGivenOutAgain(t *testing.T) {
 		s.batches(6, 2)
 		s.log.checkpoint()
 		s.kill()
-		for name := range s.fs.names {
+		for _, name := range s.fs.Files() {
 			if _, ok := parseSegmentName(filepath.Base(name)); ok {
-				delete(s.fs.names, name)
+				s.fs.SetContent(name, nil)
 			}
 		}
 		s.open()
@@ -343,7 +355,7 @@ func TestS6_FlushedOffsetsAreNeverGivenOutAgain(t *testing.T) {
 		s.batches(6, 2)
 		from, to := s.log.segments[1].base, s.log.segments[2].base
 		s.kill()
-		delete(s.fs.names, s.path(from))
+		s.fs.SetContent(s.path(from), nil)
 		for range 2 {
 			s.open()
 			s.expect(12, within(from, to))
@@ -357,12 +369,12 @@ func TestS6_FlushedOffsetsAreNeverGivenOutAgain(t *testing.T) {
 func TestUnreadablePage(t *testing.T) {
 	s := newMemStore(t, LogConfig{SegmentBytes: 400})
 	s.batches(6, 2)
-	s.fs.fault = func(op, name string) error {
+	s.fs.SetFault(func(op, name string) error {
 		if op == "read" && name == s.path(s.log.segments[1].base) {
 			return syscall.EIO
 		}
 		return nil
-	}
+	})
 	from, to := s.log.segments[1].base, s.log.segments[2].base
 	s.expect(12, within(from, to))
 }

@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"github.com/rs/zerolog"
+
+	"highwater/storage/vfs"
 )
 
 // crashSeedsEnv raises the number of seeds that TestCrashModel runs.
@@ -63,7 +65,7 @@ type crashModel struct {
 	t    *testing.T
 	seed uint64
 	rng  *rand.Rand
-	fs   *memFS
+	fs   *vfs.Mem
 	ix   *memIndex
 	log  *Log
 	cfg  LogConfig
@@ -102,8 +104,8 @@ func newCrashModel(t *testing.T, seed uint64) *crashModel {
 		m.mode = []Fsync{FsyncInterval, FsyncNever}[rng.IntN(2)]
 	}
 	m.now.Store(1_000_000)
-	m.fs = newMemFS(rng)
-	m.fs.now = func() time.Time { return time.UnixMilli(m.now.Load()) }
+	m.fs = vfs.NewMem(rng, "/d", "/d/partitions")
+	m.fs.SetNow(func() time.Time { return time.UnixMilli(m.now.Load()) })
 	m.ix = newMemIndex(m.fs)
 	return m
 }
@@ -122,19 +124,19 @@ func (m *crashModel) note(format string, args ...any) {
 
 func (m *crashModel) run() {
 	for range 2 + m.rng.IntN(4) {
-		m.fs.crashAt = 0
+		m.fs.CrashAt(0)
 		if m.rng.IntN(8) > 0 {
-			m.fs.crashAt = m.fs.ops + 1 + m.rng.IntN(60)
+			m.fs.CrashAt(1 + m.rng.IntN(60))
 		}
 		m.open()
 		for range m.rng.IntN(40) {
-			if m.fs.crashed || !m.step() {
+			if m.fs.Crashed() || !m.step() {
 				break
 			}
 		}
 		m.crash()
 	}
-	m.fs.crashAt = 0
+	m.fs.CrashAt(0)
 	m.open()
 	m.verify()
 	if err := m.log.close(); err != nil {
@@ -147,24 +149,24 @@ func (m *crashModel) open() {
 	for {
 		d := newDisk(m.fs, "/d", m.ix, Options{Fsync: m.mode, Now: func() time.Time { return time.UnixMilli(m.now.Load()) }, Logger: zerolog.Nop()})
 		d.syncs = make(chan struct{}, 1)
-		scans := m.fs.ops
+		scans := m.fs.Ops()
 		l, err := openLog(d, testID, m.cfg, nil)
 		if err == nil {
 			m.log = l
-			if scans == m.fs.ops {
+			if scans == m.fs.Ops() {
 				m.rare["nothing scanned"]++
 			}
 			m.note("opened: [%d, %d), must have %d", l.StartOffset(), l.WrittenEnd(), m.synced)
 			break
 		}
-		if !m.fs.crashed {
+		if !m.fs.Crashed() {
 			m.fatalf("open: %v", err)
 		}
 		m.rare["crash in recovery"]++
 		m.log = nil
 		m.crash()
 	}
-	if !m.fs.crashed {
+	if !m.fs.Crashed() {
 		m.verify()
 	}
 }
@@ -252,7 +254,7 @@ func (m *crashModel) step() bool {
 	case what == 15:
 		m.log.checkpoint()
 	case what == 16:
-		m.ix.commit()
+		err = m.ix.flush()
 		if m.rng.IntN(2) == 0 {
 			m.old = cloneIndexed(m.ix.durable)
 		}
@@ -286,16 +288,16 @@ func (m *crashModel) step() bool {
 			m.readAll(o, min(o+3, end), 1)
 		}
 	case what == 23:
-		m.fs.room = int64(m.rng.IntN(3000))
+		m.fs.SetRoom(int64(m.rng.IntN(3000)))
 		err = m.append()
-		m.fs.room = -1
+		m.fs.SetRoom(-1)
 		if errors.Is(err, ErrDiskNearlyFull) {
 			m.rare["disk full"]++
 			err = nil
 		}
 	}
 	m.log.bg.Wait() // or the order of operations would not be the seed's alone
-	if err != nil && !m.fs.crashed {
+	if err != nil && !m.fs.Crashed() {
 		m.fatalf("step %d: %v", what, err)
 	}
 	return err == nil
@@ -386,29 +388,26 @@ func (m *crashModel) truncate() error {
 func (m *crashModel) crash() {
 	clean := false
 	if m.log != nil {
-		if !m.fs.crashed && m.rng.IntN(3) == 0 {
+		if !m.fs.Crashed() && m.rng.IntN(3) == 0 {
 			end := m.log.StagedEnd()
 			if err := m.log.close(); err == nil {
 				clean, m.synced = true, end
-				m.ix.commit()
+				must(m.t, m.ix.flush())
 				m.rare["clean close"]++
-			} else if !m.fs.crashed {
+			} else if !m.fs.Crashed() {
 				m.fatalf("close: %v", err)
 			}
 		}
-		m.fs.mu.Lock()
-		m.fs.crashed = true // or goroutines of the dead process would go on
-		m.fs.mu.Unlock()
+		m.fs.Stop() // or goroutines of the dead process would go on
 		m.log.discard()
 		m.log = nil
 	}
 	m.rare["crash"]++
-	mode := m.rng.IntN(crashModes)
+	mode := m.rng.IntN(vfs.CrashModes)
 	m.note("crash, mode %d, clean %v", mode, clean)
-	fs := m.fs.crash(mode)
-	fs.crashAt = 0
+	fs := m.fs.Crash(mode)
 	if m.rng.IntN(3) == 0 {
-		fs.crashAt = 1 + m.rng.IntN(40)
+		fs.CrashAt(1 + m.rng.IntN(40))
 	}
 	ix := newMemIndex(fs)
 	switch n := m.rng.IntN(8); {
@@ -421,7 +420,7 @@ func (m *crashModel) crash() {
 		m.indexLost = true // it may be from before the log
 		m.note("index older")
 		ix.durable = cloneIndexed(m.old)
-	case n < 4 && mode == crashKeepsAll:
+	case n < 4 && mode == vfs.CrashKeepsAll:
 		ix.durable = cloneIndexed(m.ix.current)
 	default:
 		ix.durable = cloneIndexed(m.ix.durable)

@@ -27,30 +27,30 @@ func (l *Log) quarantine(sc *scanner, base int64, s stretch) (string, error) {
 		return "", nil
 	}
 	fs, dir := l.disk.fs, filepath.Join(l.disk.dir, "quarantine")
-	if err := fs.mkdir(dir); err != nil {
+	if err := fs.Mkdir(dir); err != nil {
 		return "", err
 	}
 	name := fmt.Sprintf("%s-%020d-%d-%d.bad", l.id, base, s.pos, s.end)
-	f, err := fs.open(filepath.Join(dir, name), os.O_CREATE|os.O_RDWR)
+	f, err := fs.Open(filepath.Join(dir, name), os.O_CREATE|os.O_RDWR)
 	if err != nil {
 		return "", err
 	}
 	for pos := s.pos; pos < s.end && err == nil; {
 		w := sc.window(pos, int(min(scanBytes, s.end-pos)))
-		_, err = f.writeAt([][]byte{w}, pos-s.pos)
+		_, err = f.WriteBuffers([][]byte{w}, pos-s.pos)
 		pos += int64(len(w))
 	}
 	if err == nil {
-		err = f.sync()
+		err = f.Sync()
 	}
 	if closeErr := f.Close(); err == nil {
 		err = closeErr
 	}
 	if err == nil {
-		err = fs.syncDir(dir)
+		err = fs.SyncDir(dir)
 	}
 	if err == nil {
-		err = fs.syncDir(l.disk.dir)
+		err = fs.SyncDir(l.disk.dir)
 	}
 	return name, err
 }

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/rs/zerolog"
+
+	"highwater/storage/vfs"
 )
 
 const (
@@ -20,7 +22,7 @@ const (
 
 // disk is what all logs of one data directory share.
 type disk struct {
-	fs    fs
+	fs    vfs.FS
 	dir   string // the data directory
 	index logIndex
 	// indexLost: the index was begun anew over logs that were there before.
@@ -59,7 +61,7 @@ type logIndex interface {
 	drop(id PartitionID) error
 }
 
-func newDisk(fs fs, dir string, index logIndex, opts Options) *disk {
+func newDisk(fs vfs.FS, dir string, index logIndex, opts Options) *disk {
 	d := &disk{
 		fs: fs, dir: dir, index: index, mode: opts.Fsync, now: opts.Now, logger: opts.Logger,
 		syncs:      make(chan struct{}, maxParallelSyncs),
@@ -76,16 +78,16 @@ func newDisk(fs fs, dir string, index logIndex, opts Options) *disk {
 func (d *disk) partitionsDir() string { return filepath.Join(d.dir, "partitions") }
 
 // sync fsyncs a file within the store's bound on parallel fsyncs.
-func (d *disk) sync(f file) error {
+func (d *disk) sync(f vfs.File) error {
 	d.syncs <- struct{}{}
 	defer func() { <-d.syncs }()
 	return d.syncNow(f)
 }
 
 // syncNow is sync for who holds a token of syncs.
-func (d *disk) syncNow(f file) error {
+func (d *disk) syncNow(f vfs.File) error {
 	began := time.Now()
-	err := f.sync()
+	err := f.Sync()
 	if err == nil {
 		d.fsynced(time.Since(began))
 	}

@@ -13,13 +13,13 @@ func TestF47_FailedFsyncIsFinal(t *testing.T) {
 	s.batches(3, 2)
 	s.log.checkpoint()
 	fail := true
-	s.fs.fault = func(op, name string) error {
+	s.fs.SetFault(func(op, name string) error {
 		if op == "sync" && fail {
 			fail = false
 			return syscall.EIO
 		}
 		return nil
-	}
+	})
 	st, err := s.log.Stage([]Batch{makeBatch(t, CompressionNone, 6, 2, 5, steady)}, 1)
 	if err != nil {
 		t.Fatal(err)
@@ -43,7 +43,7 @@ func TestF47_FailedFsyncIsFinal(t *testing.T) {
 		t.Fatalf("store heard %v, durable end %d", s.failures, s.log.DurableEnd())
 	}
 	// The next process finds the bytes in the page cache, and must not believe it.
-	s.fs.fault = nil
+	s.fs.SetFault(nil)
 	s.open()
 	s.expect(6, none)
 	s.batches(1, 2)
@@ -57,7 +57,7 @@ func TestF46_DiskFullMidAppend(t *testing.T) {
 		for room := int64(0); room < 1500; room += 37 {
 			s := newMemStore(t, cfg)
 			s.batches(2, 2)
-			s.fs.room = room
+			s.fs.SetRoom(room)
 			var groups []Staged
 			for i := range 3 { // one round of three groups, the last of two batches
 				n := 4 + i*2
@@ -85,7 +85,7 @@ func TestF46_DiskFullMidAppend(t *testing.T) {
 				t.Fatalf("room %d: next offset %d, want %d", room, s.log.StagedEnd(), end)
 			}
 			s.expect(end, none)
-			s.fs.room = -1
+			s.fs.SetRoom(-1)
 			s.batches(2, 2)
 			s.expect(end+4, none)
 			if len(s.failures) > 0 {
@@ -109,7 +109,7 @@ func TestS4_FailedWriteIsFinal(t *testing.T) {
 		t.Run(op, func(t *testing.T) {
 			s := newMemStore(t, LogConfig{SegmentBytes: 600})
 			s.batches(2, 2)
-			s.fs.fault = func(did, name string) error {
+			s.fs.SetFault(func(did, name string) error {
 				switch {
 				case did == op:
 					return syscall.EIO
@@ -117,7 +117,7 @@ func TestS4_FailedWriteIsFinal(t *testing.T) {
 					return syscall.ENOSPC
 				}
 				return nil
-			}
+			})
 			st, err := s.log.Stage([]Batch{makeBatch(t, CompressionNone, 4, 2, 600, steady)}, 1)
 			if err != nil {
 				t.Fatal(err)
@@ -138,13 +138,13 @@ func TestS4_FailedWriteIsFinal(t *testing.T) {
 func TestS5_LateWriterIsNotFooled(t *testing.T) {
 	s := newMemStore(t, LogConfig{})
 	s.batches(1, 2)
-	s.fs.room = 10
+	s.fs.SetRoom(10)
 	first, _ := s.log.Stage([]Batch{makeBatch(t, CompressionNone, 2, 2, 5, steady)}, 1)
 	late, _ := s.log.Stage([]Batch{makeBatch(t, CompressionNone, 4, 2, 5, steady)}, 1)
 	if err := s.log.Write(first); !errors.Is(err, ErrDiskNearlyFull) {
 		t.Fatal(err)
 	}
-	s.fs.room = -1
+	s.fs.SetRoom(-1)
 	s.batches(2, 2)
 	if s.log.WrittenEnd() != late.EndOffset {
 		t.Fatalf("log ends at %d, want %d", s.log.WrittenEnd(), late.EndOffset)

@@ -6,6 +6,8 @@ import (
 	"os"
 	"slices"
 	"testing"
+
+	"highwater/storage/vfs"
 )
 
 // forged is a value that holds whole, valid batches with the offsets from next
@@ -58,17 +60,17 @@ func TestS6_BatchesInsideAValueAreNoPartOfTheLog(t *testing.T) {
 			for i := range flushed {
 				add(fmt.Appendf(nil, "plain %d", i))
 			}
-			outer := len(s.fs.names[s.path(0)].data)
+			outer := len(s.fs.Content(s.path(0)))
 			add(forged(t, flushed, 5))
 			if second {
 				add(forged(t, flushed+1, 5))
 			}
-			whole := len(s.fs.names[s.path(0)].data)
+			whole := len(s.fs.Content(s.path(0)))
 			s.kill()
 			if loseIndex {
 				s.loseIndex()
 			}
-			data := slices.Clone(s.fs.names[s.path(0)].data)
+			data := s.fs.Content(s.path(0))
 
 			for cut := outer + 1; cut < whole; cut += 7 {
 				s.edit(0, func([]byte) []byte { return data[:cut] })
@@ -112,12 +114,12 @@ func TestS6_AStartAfterATornWriteReadsLittle(t *testing.T) {
 	mustAppendValue(t, s.log, bytes.Repeat([]byte{batchMagic}, size))
 	s.kill()
 	s.edit(0, func(data []byte) []byte { return data[:size] })
-	f, err := s.fs.open(s.path(0), os.O_RDWR)
+	f, err := s.fs.Open(s.path(0), os.O_RDWR)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer f.Close()
-	counted := &countingFile{file: f}
+	counted := &countingFile{File: f}
 	sc := scanner{file: counted, size: size}
 	if bad, _ := sc.scan(0, 0, maxInt64, func(Batch, int64) {}); len(bad) != 1 || bad[0].to >= 0 {
 		t.Fatalf("bad stretches: %+v", bad)
@@ -129,11 +131,11 @@ func TestS6_AStartAfterATornWriteReadsLittle(t *testing.T) {
 
 // countingFile counts what is read.
 type countingFile struct {
-	file
+	vfs.File
 	read int64
 }
 
 func (f *countingFile) ReadAt(p []byte, off int64) (int, error) {
 	f.read += int64(len(p))
-	return f.file.ReadAt(p, off)
+	return f.File.ReadAt(p, off)
 }

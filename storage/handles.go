@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"sync"
 	"syscall"
+
+	"highwater/storage/vfs"
 )
 
 // maxIdleHandles bounds the open segment files that nobody uses at the moment,
@@ -19,7 +21,7 @@ const maxIdleHandles = 512
 // open: the kernel reports a failed write-back only to files that are open. All
 // files together are at most `most` plus those in use.
 type handles struct {
-	fs   fs
+	fs   vfs.FS
 	most int // idle ones
 	// failed is told of an error in closing a file: it is final (S4).
 	failed func(error)
@@ -31,7 +33,7 @@ type handles struct {
 
 // handle is one open segment file.
 type handle struct {
-	file file
+	file vfs.File
 	once sync.Once // opens
 	err  error     // of opening
 
@@ -40,7 +42,7 @@ type handle struct {
 	prev, next *handle // in the idle ring
 }
 
-func newHandles(fs fs, most int, failed func(error)) *handles {
+func newHandles(fs vfs.FS, most int, failed func(error)) *handles {
 	if most <= 0 {
 		most = maxIdleHandles
 	}
@@ -64,7 +66,7 @@ func (c *handles) acquire(dir string, s *segment) (*handle, error) {
 	h.once.Do(func() {
 		name := filepath.Join(dir, segmentName(s.base))
 		h.err = c.withRoom(func() (err error) {
-			h.file, err = c.fs.open(name, os.O_RDWR)
+			h.file, err = c.fs.Open(name, os.O_RDWR)
 			return err
 		})
 	})
@@ -95,7 +97,7 @@ func isOutOfFiles(err error) bool {
 }
 
 // adopt gives a segment the file that was just made for it; the caller has the handle.
-func (c *handles) adopt(s *segment, f file) *handle {
+func (c *handles) adopt(s *segment, f vfs.File) *handle {
 	h := &handle{file: f, segment: s, users: 1}
 	h.once.Do(func() {})
 	c.mu.Lock()

@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 
 	"golang.org/x/sync/errgroup"
+
+	"highwater/storage/vfs"
 )
 
 // heldConcurrency is how many logs are recovered at once by Held: enough to keep a
@@ -126,7 +128,7 @@ func (s *Store) SetBrokerEpoch(epoch int64) {
 	}
 	changed := s.identity
 	changed.Unproven = false
-	if err := changed.write(s.opts.Dir); err != nil {
+	if err := changed.write(s.opts.FS, s.opts.Dir); err != nil {
 		s.opts.Logger.Warn().Err(err).Str("file", identityFileName).Msg("not written; the next start counts as one without proof")
 		return
 	}
@@ -139,7 +141,7 @@ const failedFileName = "disk-failed"
 // noteFailure leaves a mark for the next start, if the disk still can.
 func (s *Store) noteFailure() {
 	cause := fmt.Appendf(nil, "%s %v\n", s.opts.Now().UTC().Format("2006-01-02T15:04:05Z"), s.Failure())
-	if err := writeFileAtomic(filepath.Join(s.opts.Dir, failedFileName), cause); err != nil {
+	if err := vfs.WriteFile(s.opts.FS, filepath.Join(s.opts.Dir, failedFileName), cause); err != nil {
 		s.opts.Logger.Warn().Err(err).Msg("the disk's failure could not be noted")
 	}
 }

@@ -4,10 +4,12 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"os"
+	iofs "io/fs"
 	"path/filepath"
 
 	"github.com/google/uuid"
+
+	"highwater/storage/vfs"
 )
 
 const (
@@ -67,9 +69,9 @@ type cleanFile struct {
 }
 
 // readIdentity returns the zero identityFile for a directory that has none.
-func readIdentity(dir string) (id identityFile, found bool, err error) {
-	data, err := os.ReadFile(filepath.Join(dir, identityFileName))
-	if errors.Is(err, os.ErrNotExist) {
+func readIdentity(fs vfs.FS, dir string) (id identityFile, found bool, err error) {
+	data, err := vfs.ReadFile(fs, filepath.Join(dir, identityFileName))
+	if errors.Is(err, iofs.ErrNotExist) {
 		return id, false, nil
 	}
 	if err != nil {
@@ -105,18 +107,18 @@ func (id *identityFile) adopt(dir, clusterID string, nodeID int32) error {
 	return nil
 }
 
-func (id *identityFile) write(dir string) error {
+func (id *identityFile) write(fs vfs.FS, dir string) error {
 	data, err := json.MarshalIndent(id, "", "  ")
 	if err != nil {
 		return fmt.Errorf("storage: %w", err)
 	}
-	return writeFileAtomic(filepath.Join(dir, identityFileName), append(data, '\n'))
+	return wrap(vfs.WriteFile(fs, filepath.Join(dir, identityFileName), append(data, '\n')))
 }
 
 // readClean returns false if the last run didn't end cleanly, or the marker can't be read.
-func readClean(dir string) (c cleanFile, found bool, err error) {
-	data, err := os.ReadFile(filepath.Join(dir, cleanFileName))
-	if errors.Is(err, os.ErrNotExist) {
+func readClean(fs vfs.FS, dir string) (c cleanFile, found bool, err error) {
+	data, err := vfs.ReadFile(fs, filepath.Join(dir, cleanFileName))
+	if errors.Is(err, iofs.ErrNotExist) {
 		return c, false, nil
 	}
 	if err != nil {
@@ -128,12 +130,12 @@ func readClean(dir string) (c cleanFile, found bool, err error) {
 	return c, true, nil
 }
 
-func (c *cleanFile) write(dir string) error {
+func (c *cleanFile) write(fs vfs.FS, dir string) error {
 	data, err := json.Marshal(c)
 	if err != nil {
 		return fmt.Errorf("storage: %w", err)
 	}
-	return writeFileAtomic(filepath.Join(dir, cleanFileName), append(data, '\n'))
+	return wrap(vfs.WriteFile(fs, filepath.Join(dir, cleanFileName), append(data, '\n')))
 }
 
 // Identity of the data directory.
@@ -155,7 +157,7 @@ func (s *Store) SetIdentity(clusterID string, nodeID int32) error {
 	if changed == s.identity {
 		return nil
 	}
-	if err := changed.write(s.opts.Dir); err != nil {
+	if err := changed.write(s.opts.FS, s.opts.Dir); err != nil {
 		return err
 	}
 	s.identity = changed

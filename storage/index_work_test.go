@@ -133,7 +133,7 @@ func TestS4_FailedIndexWriteIsFinal(t *testing.T) {
 	}
 	ended := make(chan error, 1)
 	go func() { ended <- s.Run(context.Background()) }()
-	if err := s.index.db.Close(); err != nil { // as good as a broken disk
+	if err := s.index.(*index).db.Close(); err != nil { // as good as a broken disk
 		t.Fatal(err)
 	}
 	failed := (*FailedError)(nil)

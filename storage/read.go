@@ -8,6 +8,8 @@ import (
 	iofs "io/fs"
 	"path/filepath"
 	"slices"
+
+	"highwater/storage/vfs"
 )
 
 // ReadResult is whole batches as they are on disk.
@@ -152,7 +154,7 @@ const smallPage = 4 << 10
 // readPage appends to res.Data the bytes from sec.cursor on: most of them, but a
 // whole batch at least if must is set. It returns what it appended, and whether
 // that is all there is before the segment's end or a damaged place.
-func (l *Log) readPage(f file, sec *section, most int, must bool, res *ReadResult) (page []byte, atEnd bool, err error) {
+func (l *Log) readPage(f vfs.File, sec *section, most int, must bool, res *ReadResult) (page []byte, atEnd bool, err error) {
 	end := sec.size
 	for i := range sec.damage {
 		if d := &sec.damage[i]; d.Segment == sec.segment.base && (d.Position > sec.cursor || d.Position == sec.cursor && d.Bytes > 0) {
@@ -178,7 +180,7 @@ func (l *Log) readPage(f file, sec *section, most int, must bool, res *ReadResul
 	return res.Data[old:], want == left || err == nil && int64(size) > left, nil
 }
 
-func (l *Log) appendAt(f file, s *segment, pos, n int64, res *ReadResult) error {
+func (l *Log) appendAt(f vfs.File, s *segment, pos, n int64, res *ReadResult) error {
 	old := len(res.Data)
 	res.Data = slices.Grow(res.Data, int(n))[:old+int(n)]
 	if _, err := f.ReadAt(res.Data[old:], pos); err != nil {
@@ -221,7 +223,7 @@ func checkPage(page []byte, atEnd bool, offset, limit int64, most int, must bool
 
 // locate finds the position of the batch that holds offset: from the index's
 // hint, if the batch it names is there, else from the segment's begin.
-func (l *Log) locate(f file, sec *section, offset int64) (int64, error) {
+func (l *Log) locate(f vfs.File, sec *section, offset int64) (int64, error) {
 	if offset == sec.segment.base && sec.damageAt(0) == nil {
 		return 0, nil
 	}
@@ -271,7 +273,7 @@ func (sec *section) skipDamage(pos int64) int64 {
 // headerWalker looks through a segment's batch headers.
 type headerWalker struct {
 	log     *Log
-	file    file
+	file    vfs.File
 	sec     *section
 	chunk   *[chunkBytes]byte
 	from, n int64 // chunk[:n] are the file's bytes from `from` on

@@ -8,6 +8,8 @@ import (
 	"math"
 	"path/filepath"
 	"slices"
+
+	"highwater/storage/vfs"
 )
 
 // recovery is the making of a Log from what is on disk.
@@ -42,7 +44,7 @@ func (l *Log) recover() error {
 	found, err := l.findSegments()
 	existed := !errors.Is(err, iofs.ErrNotExist)
 	if !existed {
-		err = l.disk.fs.mkdir(l.dir)
+		err = l.disk.fs.Mkdir(l.dir)
 	}
 	if err != nil {
 		return fmt.Errorf("storage: %w", err)
@@ -78,19 +80,19 @@ func (l *Log) recover() error {
 
 // findSegments lists the segment files in order. Anything else is left alone.
 func (l *Log) findSegments() ([]foundSegment, error) {
-	entries, err := l.disk.fs.list(l.dir)
+	entries, err := l.disk.fs.List(l.dir)
 	if err != nil {
 		return nil, err
 	}
 	var found []foundSegment
 	var strange []string
 	for _, e := range entries {
-		base, ok := parseSegmentName(e.name)
-		if !ok || e.dir {
-			strange = append(strange, e.name)
+		base, ok := parseSegmentName(e.Name)
+		if !ok || e.Dir {
+			strange = append(strange, e.Name)
 			continue
 		}
-		found = append(found, foundSegment{base, e.size, e.modified.UnixMilli()})
+		found = append(found, foundSegment{base, e.Size, e.Modified.UnixMilli()})
 	}
 	if len(strange) > 0 {
 		l.disk.logger.Warn().Stringer("partition", l.id).Strs("names", strange[:min(len(strange), 5)]).Int("count", len(strange)).
@@ -211,7 +213,7 @@ func (r *recovery) scan(s *segment, pos, next, nextBase int64) error {
 	if err := l.disk.sync(h.file); err != nil {
 		return err
 	}
-	if err := h.file.dropCache(pos, s.size-pos); err != nil {
+	if err := h.file.DropCache(pos, s.size-pos); err != nil {
 		return err
 	}
 	if !r.scanned {
@@ -283,7 +285,7 @@ func (r *recovery) tornAt(sc *scanner, bad []stretch, nextBase int64) int {
 
 // cutTail truncates the segment before the first of the stretches. A copy of
 // what is cut off stays when it may be more than a half-written batch.
-func (r *recovery) cutTail(sc *scanner, f file, base int64, bad []stretch) error {
+func (r *recovery) cutTail(sc *scanner, f vfs.File, base int64, bad []stretch) error {
 	l, s := r.log, bad[0]
 	_, err := sc.batch(s.pos)
 	size, sizeErr := batchSize(sc.window(s.pos, BatchHeaderSize))
@@ -297,7 +299,7 @@ func (r *recovery) cutTail(sc *scanner, f file, base int64, bad []stretch) error
 	}
 	l.disk.logger.Warn().Stringer("partition", l.id).Int64("segment", base).Int64("position", cut.pos).Int64("bytes", cut.end-cut.pos).
 		Int64("offset", s.from).Str("copy", copied).Str("reason", s.reason).Msg("cut off the torn end of the log")
-	if err := f.truncate(cut.pos); err != nil {
+	if err := f.Truncate(cut.pos); err != nil {
 		return err
 	}
 	return l.disk.sync(f)

@@ -164,12 +164,12 @@ func TestF46_FollowerAppendOnAFullDisk(t *testing.T) {
 	s := newMemStore(t, LogConfig{})
 	mustReplicate(t, s.log, stamped(t, 0, 3, 2), 2)
 	more := slices.Concat(stamped(t, 3, 2, 4), stamped(t, 5, 2, 6), stamped(t, 7, 2, 8))
-	s.fs.fault = func(op, _ string) error {
+	s.fs.SetFault(func(op, _ string) error {
 		if op == "write" {
 			return syscall.ENOSPC
 		}
 		return nil
-	}
+	})
 	st, err := s.log.StageReplica(slices.Clone(more), 8)
 	if err == nil {
 		err = s.log.Sync(st)
@@ -177,7 +177,7 @@ func TestF46_FollowerAppendOnAFullDisk(t *testing.T) {
 	if !errors.Is(err, ErrDiskNearlyFull) {
 		t.Fatal(err)
 	}
-	s.fs.fault = nil
+	s.fs.SetFault(nil)
 	if end := s.log.StagedEnd(); end != 3 {
 		t.Fatalf("the log ends at %d", end)
 	}

@@ -8,11 +8,13 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"highwater/storage/vfs"
 )
 
 // fileCount counts the segment files of the log.
 func (s *memStore) fileCount() (n int) {
-	for name := range s.fs.names {
+	for _, name := range s.fs.Files() {
 		if _, ok := parseSegmentName(filepath.Base(name)); ok {
 			n++
 		}
@@ -192,13 +194,13 @@ func TestResetTo(t *testing.T) { // R90
 		s := newMemStore(t, LogConfig{SegmentBytes: 600})
 		s.batches(6, 3)
 		if crash > 0 {
-			s.fs.crashAt = s.fs.ops + crash
+			s.fs.CrashAt(crash)
 		}
 		err := s.log.ResetTo(1000)
 		if crash == 0 {
 			must(t, err)
 		}
-		if s.fs.crashed {
+		if s.fs.Crashed() {
 			s.ix.current = cloneIndexed(s.ix.durable)
 		}
 		s.kill()
@@ -222,7 +224,7 @@ func TestEpochsSurvive(t *testing.T) {
 	must(t, s.log.BeginEpoch(4))
 	s.batches(2, 2)
 	must(t, s.log.BeginEpoch(7))
-	s.ix.commit()
+	must(t, s.ix.flush())
 	want := []EpochEntry{{5, 0}, {7, 4}}
 	for range 2 {
 		if got := s.log.Epochs(); !slices.Equal(got, want) {
@@ -252,8 +254,8 @@ func TestHandlesAreBounded(t *testing.T) {
 	if got := s.d.files.count; got > maxIdleHandles {
 		t.Fatalf("%d idle handles", got)
 	}
-	s.fs.fault = nil
-	tight := &tightFS{memFS: s.fs, left: 0}
+	s.fs.SetFault(nil)
+	tight := &tightFS{Mem: s.fs, left: 0}
 	s.d.files.fs = tight
 	s.expect(int64(n), none)
 	if tight.refused == 0 {
@@ -263,14 +265,14 @@ func TestHandlesAreBounded(t *testing.T) {
 
 // tightFS refuses every other open for want of descriptors.
 type tightFS struct {
-	*memFS
+	*vfs.Mem
 	left, refused int
 }
 
-func (f *tightFS) open(name string, flag int) (file, error) {
+func (f *tightFS) Open(name string, flag int) (vfs.File, error) {
 	if f.left = 1 - f.left; f.left == 1 {
 		f.refused++
 		return nil, &os.PathError{Op: "open", Path: name, Err: syscall.EMFILE}
 	}
-	return f.memFS.open(name, flag)
+	return f.Mem.Open(name, flag)
 }

@@ -184,7 +184,7 @@ func (w *roundWriter) flush() error {
 	if err := w.open(); err != nil {
 		return err
 	}
-	n, err := w.handle.file.writeAt(w.bufs, w.at)
+	n, err := w.handle.file.WriteBuffers(w.bufs, w.at)
 	w.at += int64(n)
 	clear(w.bufs)
 	w.bufs = w.bufs[:0]
@@ -242,7 +242,7 @@ func (w *roundWriter) cut(m mark) error {
 	if err := w.open(); err != nil {
 		return err
 	}
-	if err := w.handle.file.truncate(m.state.size); err != nil {
+	if err := w.handle.file.Truncate(m.state.size); err != nil {
 		return err
 	}
 	if err := l.disk.sync(w.handle.file); err != nil {
@@ -326,8 +326,8 @@ func isRefusal(err error) bool {
 // removeSegment deletes a segment's file and makes that durable.
 func (l *Log) removeSegment(s *segment) error {
 	l.disk.files.retire(s)
-	if err := l.disk.fs.remove(filepath.Join(l.dir, segmentName(s.base))); err != nil {
+	if err := l.disk.fs.Remove(filepath.Join(l.dir, segmentName(s.base))); err != nil {
 		return err
 	}
-	return l.disk.fs.syncDir(l.dir)
+	return l.disk.fs.SyncDir(l.dir)
 }

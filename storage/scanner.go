@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"hash/crc32"
 	"io"
+
+	"highwater/storage/vfs"
 )
 
 const (
@@ -27,7 +29,7 @@ const maxGap = 1 << 32
 
 // scanner reads a segment from end to end and checks everything.
 type scanner struct {
-	file file
+	file vfs.File
 	size int64
 	buf  []byte // the file's bytes from `from` on
 	from int64

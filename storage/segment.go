@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+
+	"highwater/storage/vfs"
 )
 
 // A partition is a directory; its log is the batches of its segment files, one
@@ -72,9 +74,9 @@ func parseSegmentName(name string) (base int64, ok bool) {
 func (l *Log) createSegment(base int64) (*segment, *handle, error) {
 	name := filepath.Join(l.dir, segmentName(base))
 	files := l.disk.files
-	var f file
+	var f vfs.File
 	err := files.withRoom(func() (err error) {
-		f, err = l.disk.fs.open(name, os.O_CREATE|os.O_EXCL|os.O_RDWR)
+		f, err = l.disk.fs.Open(name, os.O_CREATE|os.O_EXCL|os.O_RDWR)
 		return err
 	})
 	if err != nil {
@@ -82,15 +84,15 @@ func (l *Log) createSegment(base int64) (*segment, *handle, error) {
 	}
 	s := newSegment(base)
 	h := files.adopt(s, f)
-	err = files.withRoom(func() error { return l.disk.fs.syncDir(l.dir) })
+	err = files.withRoom(func() error { return l.disk.fs.SyncDir(l.dir) })
 	if err == nil && !l.dirSynced {
-		err = files.withRoom(func() error { return l.disk.fs.syncDir(l.disk.partitionsDir()) })
+		err = files.withRoom(func() error { return l.disk.fs.SyncDir(l.disk.partitionsDir()) })
 		l.dirSynced = err == nil
 	}
 	if err != nil {
 		files.retire(s)
 		files.release(h)
-		if removeErr := l.disk.fs.remove(name); removeErr != nil && isDiskFull(err) {
+		if removeErr := l.disk.fs.Remove(name); removeErr != nil && isDiskFull(err) {
 			err = removeErr // an empty file stays in the way: not a full disk but a broken one
 		}
 		return nil, nil, err

@@ -16,6 +16,7 @@
 package storage
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -27,6 +28,8 @@ import (
 	"github.com/google/uuid"
 	"github.com/rs/zerolog"
 	"golang.org/x/sync/errgroup"
+
+	"highwater/storage/vfs"
 )
 
 // TopicID names a topic for ever; a topic deleted and created again has a new one.
@@ -59,7 +62,12 @@ const defaultFsyncInterval = time.Second
 
 // Options of a Store.
 type Options struct {
-	Dir           string
+	Dir string
+	// FS is where everything is kept but the lock, the ballast and index.db, which
+	// need real files; nil: the operating system's. On one that isn't OnDisk there is
+	// no lock and no ballast, and the index is a simple one in a file of its own:
+	// for simulations.
+	FS            vfs.FS
 	Fsync         Fsync
 	FsyncInterval time.Duration // default 1 s; only for FsyncInterval
 	ReserveBytes  int64         // produce is refused when less than this is free; also the ballast's size; 0: neither
@@ -79,9 +87,9 @@ type Options struct {
 // Store is one data directory, held exclusively by this process.
 type Store struct {
 	opts Options
-	lock *os.File
+	lock *os.File // nil: FS isn't OnDisk
 	// index is the cache of everything that can be made again from segments.
-	index    *index
+	index    storeIndex
 	guard    *diskGuard
 	disk     *disk     // what the logs share
 	clean    bool      // see CleanStart
@@ -113,6 +121,16 @@ type openedLog struct {
 	adopt sync.Once // gives the log to the first that asks for it
 }
 
+// storeIndex is what a store asks of its index.
+type storeIndex interface {
+	logIndex
+	// run writes what is noted now and then, until ctx ends; flush at once.
+	run(ctx context.Context) error
+	flush() error
+	setGeneration(generation uint64, last bool) error
+	close() error
+}
+
 // Open locks and opens the directory, making it if it is missing, and brings its
 // index in order. It doesn't look at segments: OpenLog does. Errors: *LockedError
 // (ErrLocked), *IdentityError, *FormatVersionError, *CorruptError for a damaged
@@ -124,43 +142,56 @@ func Open(opts Options) (*Store, error) {
 	if opts.FsyncInterval <= 0 {
 		opts.FsyncInterval = defaultFsyncInterval
 	}
-	if err := mkdirDurably(opts.Dir); err != nil {
-		return nil, err
+	if opts.FS == nil {
+		opts.FS = vfs.OS{}
 	}
-	lock, err := lockDir(opts.Dir)
-	if err != nil {
-		return nil, err
+	if err := vfs.MkdirAll(opts.FS, opts.Dir); err != nil {
+		return nil, wrap(err)
 	}
-	s := &Store{opts: opts, lock: lock, failed: make(chan struct{}), removals: make(chan struct{}, 1), logs: map[PartitionID]*openedLog{}}
+	s := &Store{opts: opts, failed: make(chan struct{}), removals: make(chan struct{}, 1), logs: map[PartitionID]*openedLog{}}
+	if opts.FS.OnDisk() {
+		var err error
+		if s.lock, err = lockDir(opts.Dir); err != nil {
+			return nil, err
+		}
+	}
 	if err := s.open(); err != nil {
 		if s.index != nil {
 			err = errors.Join(err, s.index.close())
 		}
-		return nil, errors.Join(err, lock.Close())
+		return nil, errors.Join(err, s.unlock())
 	}
 	return s, nil
 }
 
+// unlock gives the directory to others.
+func (s *Store) unlock() error {
+	if s.lock == nil {
+		return nil
+	}
+	return s.lock.Close()
+}
+
 // open does what Open does after the lock is held.
 func (s *Store) open() error {
-	dir := s.opts.Dir
-	identity, found, err := readIdentity(dir)
+	fs, dir := s.opts.FS, s.opts.Dir
+	identity, found, err := readIdentity(fs, dir)
 	if err != nil {
 		return err
 	}
 	if err := identity.adopt(dir, s.opts.ClusterID, s.opts.NodeID); err != nil {
 		return err
 	}
-	previous, clean, err := readClean(dir)
+	previous, clean, err := readClean(fs, dir)
 	if err != nil {
 		return err
 	}
 	// From here on this run counts as unclean, until Close (R71).
-	if err := removeDurably(filepath.Join(dir, cleanFileName)); err != nil {
-		return err
+	if err := vfs.RemoveFile(fs, filepath.Join(dir, cleanFileName)); err != nil {
+		return wrap(err)
 	}
-	if err := mkdirDurably(s.partitionsDir()); err != nil {
-		return err
+	if err := vfs.MkdirAll(fs, s.partitionsDir()); err != nil {
+		return wrap(err)
 	}
 	logs, err := s.LogsOnDisk()
 	if err != nil {
@@ -169,17 +200,18 @@ func (s *Store) open() error {
 	if !found && len(logs) > 0 {
 		s.opts.Logger.Warn().Str("file", identityFileName).Msg("data directory holds logs but no identity, giving it a new one")
 	}
-	if s.guard, err = newDiskGuard(dir, max(s.opts.ReserveBytes, 0), s.opts.freeSpace, s.opts.Logger); err != nil {
+	if !fs.OnDisk() {
+		s.guard = noDiskGuard(s.opts.Logger)
+	} else if s.guard, err = newDiskGuard(dir, max(s.opts.ReserveBytes, 0), s.opts.freeSpace, s.opts.Logger); err != nil {
 		return err
 	}
 	clean = clean && previous.IndexGeneration == identity.IndexGeneration
-	ix, stored, rebuilt, err := openIndex(indexConfig{dir: dir, generation: identity.IndexGeneration, expected: len(logs) > 0,
+	stored, rebuilt, err := s.openIndex(indexConfig{dir: dir, generation: identity.IndexGeneration, expected: len(logs) > 0,
 		clean: clean, log: s.opts.Logger, onWrite: s.indexWritten, outOfSpace: s.guard.outOfSpace})
 	if err != nil {
 		return err
 	}
-	s.index = ix
-	s.disk = newDisk(osFS{}, dir, ix, s.opts)
+	s.disk = newDisk(fs, dir, s.index, s.opts)
 	s.disk.indexLost = rebuilt && len(logs) > 0
 	s.disk.failed = func(err error) { _ = s.fail(err) }
 	s.disk.admit, s.disk.outOfSpace, s.disk.fsynced = s.admit, s.guard.outOfSpace, s.fsynced
@@ -192,14 +224,33 @@ func (s *Store) open() error {
 		identity.DirectoryID = uuid.NewString()
 	}
 	failed := filepath.Join(dir, failedFileName)
-	_, err = os.Lstat(failed)
-	identity.Unproven = identity.Unproven || err == nil || len(logs) > 0 && (!found || identity.Fsync != FsyncCommit)
+	diskFailed, err := vfs.Exists(fs, failed)
+	if err != nil {
+		return wrap(err)
+	}
+	identity.Unproven = identity.Unproven || diskFailed || len(logs) > 0 && (!found || identity.Fsync != FsyncCommit)
 	identity.Fsync, s.durable = s.opts.Fsync, !identity.Unproven
 	s.identity = identity
 	if err := s.raiseGeneration(stored, false); err != nil {
 		return err
 	}
-	return removeDurably(failed) // the identity has it now
+	return wrap(vfs.RemoveFile(fs, failed)) // the identity has it now
+}
+
+// openIndex opens the index that suits the file system.
+func (s *Store) openIndex(cfg indexConfig) (stored uint64, rebuilt bool, err error) {
+	if !s.opts.FS.OnDisk() {
+		ix, stored, rebuilt, err := openMemIndex(s.opts.FS, cfg)
+		if err == nil {
+			s.index = ix
+		}
+		return stored, rebuilt, err
+	}
+	ix, stored, rebuilt, err := openIndex(cfg)
+	if err == nil {
+		s.index = ix
+	}
+	return stored, rebuilt, err
 }
 
 // raiseGeneration makes copies of the index that were taken before this moment
@@ -212,7 +263,7 @@ func (s *Store) raiseGeneration(stored uint64, last bool) error {
 		return err
 	}
 	s.identity.IndexGeneration = next
-	return s.identity.write(s.opts.Dir)
+	return s.identity.write(s.opts.FS, s.opts.Dir)
 }
 
 // OpenLog opens a partition's log, making it if it is missing, and recovers it.
@@ -326,8 +377,8 @@ func (s *Store) Close() error {
 	}
 	if errors.Join(errs...) == nil && !unclean {
 		marker := cleanFile{IndexGeneration: s.identity.IndexGeneration, BrokerEpoch: s.brokerEpoch.Load()}
-		errs = append(errs, marker.write(s.opts.Dir))
+		errs = append(errs, marker.write(s.opts.FS, s.opts.Dir))
 	}
-	errs = append(errs, s.lock.Close())
+	errs = append(errs, s.unlock())
 	return errors.Join(errs...)
 }

@@ -282,13 +282,13 @@ func TestR86_IndexForgetsADeletedLog(t *testing.T) {
 	if err := s.removeDeleted(context.Background()); err != nil {
 		t.Fatal(err)
 	}
-	if _, ok := s.index.storedMeta(id); ok {
+	if _, ok := s.index.(*index).storedMeta(id); ok {
 		t.Fatal("the index still knows the log")
 	}
-	if _, ok := s.index.storedOffsetFloor(id, 1); ok {
+	if _, ok := s.index.(*index).storedOffsetFloor(id, 1); ok {
 		t.Fatal("the index still has the log's entries")
 	}
-	if _, ok := s.index.storedMeta(other); !ok {
+	if _, ok := s.index.(*index).storedMeta(other); !ok {
 		t.Fatal("the index forgot another log")
 	}
 }

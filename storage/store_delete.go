@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	iofs "io/fs"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -24,13 +25,13 @@ func (s *Store) logDir(id PartitionID) string { return filepath.Join(s.partition
 
 // LogsOnDisk lists every partition directory there is, opened or not.
 func (s *Store) LogsOnDisk() ([]PartitionID, error) {
-	entries, err := os.ReadDir(s.partitionsDir())
+	entries, err := s.opts.FS.List(s.partitionsDir())
 	if err != nil {
 		return nil, fmt.Errorf("storage: %w", err)
 	}
 	var ids []PartitionID
 	for _, e := range entries {
-		if id, ok := parsePartitionID(e.Name()); ok && e.IsDir() {
+		if id, ok := parsePartitionID(e.Name); ok && e.Dir {
 			ids = append(ids, id)
 		}
 	}
@@ -97,11 +98,11 @@ func (s *Store) SetAside(id PartitionID) error {
 func (s *Store) renameMarked(id PartitionID, mark string) error {
 	for n := 1; ; n++ {
 		to := s.logDir(id) + mark + strconv.Itoa(n)
-		if _, err := os.Lstat(to); err == nil {
+		if _, err := s.opts.FS.List(to); err == nil {
 			continue // an earlier one is still there
 		}
-		err := os.Rename(s.logDir(id), to)
-		if errors.Is(err, os.ErrNotExist) {
+		err := s.opts.FS.Rename(s.logDir(id), to)
+		if errors.Is(err, iofs.ErrNotExist) {
 			return nil
 		}
 		if err != nil {
@@ -109,9 +110,9 @@ func (s *Store) renameMarked(id PartitionID, mark string) error {
 		}
 		break
 	}
-	err := syncDir(s.partitionsDir())
+	err := s.opts.FS.SyncDir(s.partitionsDir())
 	if open := (*os.PathError)(nil); errors.As(err, &open) && open.Op == "open" {
-		return err // no descriptor left, say (F50): the disk isn't to blame
+		return wrap(err) // no descriptor left, say (F50): the disk isn't to blame
 	}
 	if err != nil {
 		return s.fail(err)
@@ -140,17 +141,17 @@ func (s *Store) runRemovals(ctx context.Context) error {
 // index forgets a log durably before the log's directory, the last trace of the
 // deletion, goes: nothing else would ever take its entries out.
 func (s *Store) removeDeleted(ctx context.Context) error {
-	entries, err := os.ReadDir(s.partitionsDir())
+	entries, err := s.opts.FS.List(s.partitionsDir())
 	if err != nil {
 		return fmt.Errorf("storage: %w", err)
 	}
 	var doomed []string
 	for _, e := range entries {
-		name, _, marked := strings.Cut(e.Name(), deletedMark)
+		name, _, marked := strings.Cut(e.Name, deletedMark)
 		if !marked {
 			continue
 		}
-		doomed = append(doomed, filepath.Join(s.partitionsDir(), e.Name()))
+		doomed = append(doomed, filepath.Join(s.partitionsDir(), e.Name))
 		if id, ok := parsePartitionID(name); ok && !s.exists(id) {
 			if err := s.index.drop(id); err != nil {
 				return err
@@ -166,7 +167,7 @@ func (s *Store) removeDeleted(ctx context.Context) error {
 	var errs []error
 	for _, path := range doomed {
 		if ctx.Err() == nil {
-			errs = append(errs, os.RemoveAll(path))
+			errs = append(errs, s.opts.FS.RemoveAll(path))
 		}
 	}
 	return errors.Join(errs...)
@@ -180,6 +181,6 @@ func (s *Store) exists(id PartitionID) bool {
 	if open {
 		return true
 	}
-	_, err := os.Lstat(s.logDir(id))
-	return !errors.Is(err, os.ErrNotExist)
+	_, err := s.opts.FS.List(s.logDir(id))
+	return !errors.Is(err, iofs.ErrNotExist)
 }

@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	iofs "io/fs"
+
+	"highwater/storage/vfs"
 )
 
 // OffsetForTimestamp finds the first offset below limit whose record's timestamp
@@ -87,7 +89,7 @@ func (l *Log) searchSegment(ms, from, limit int64) (next int64, found bool, err 
 }
 
 // searchBatch looks for the first record at or after ms in one batch.
-func (l *Log) searchBatch(sec *section, f file, pos, size, ms, from, limit int64) (offset int64, found bool, err error) {
+func (l *Log) searchBatch(sec *section, f vfs.File, pos, size, ms, from, limit int64) (offset int64, found bool, err error) {
 	raw := make([]byte, size)
 	if _, err := f.ReadAt(raw, pos); err != nil {
 		return 0, false, l.corrupt(sec.segment, pos, "read: "+err.Error())

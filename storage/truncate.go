@@ -164,7 +164,7 @@ func (l *Log) cutFile(s *segment, pos int64) error {
 		return err
 	}
 	defer l.disk.files.release(h)
-	if err := h.file.truncate(pos); err != nil {
+	if err := h.file.Truncate(pos); err != nil {
 		return err
 	}
 	if err := l.disk.sync(h.file); err != nil {

@@ -1,8 +1,8 @@
 //go:build !linux
 
-package storage
+package vfs
 
-func (f osFile) writeAt(bufs [][]byte, off int64) (int, error) {
+func (f osFile) WriteBuffers(bufs [][]byte, off int64) (int, error) {
 	total := 0
 	for _, b := range bufs {
 		n, err := f.WriteAt(b, off+int64(total))
@@ -14,7 +14,7 @@ func (f osFile) writeAt(bufs [][]byte, off int64) (int, error) {
 	return total, nil
 }
 
-func (f osFile) sync() error { return f.Sync() }
+func (f osFile) Sync() error { return f.File.Sync() }
 
 // dropCache does nothing: there is no portable way.
-func (f osFile) dropCache(int64, int64) error { return nil }
+func (f osFile) DropCache(int64, int64) error { return nil }

@@ -3,25 +3,34 @@ package storage
 import (
 	"slices"
 	"sync"
+	"sync/atomic"
 )
 
-// memIndex is a logIndex whose queued changes a crash can lose.
+// memIndex is the index in the simplest form: everything in memory, and what is
+// durable is written whole. It serves a Store on a file system that is no real one
+// (Options.FS), where bbolt can't work; look-ups cost a walk over a log's entries.
 type memIndex struct {
-	fs *memFS // a crash stops the index too
+	// save makes the state given durable; nil: it is kept in memory alone.
+	save func(map[PartitionID]*memIndexed) error
 
-	mu      sync.Mutex
+	saving  sync.Mutex   // held while the state is saved: an older one can't overtake
+	changes atomic.Int64 // made so far
+	saved   int64        // of them, those that are durable; guarded by saving
+
+	mu      sync.Mutex // guards everything below
 	current map[PartitionID]*memIndexed
-	durable map[PartitionID]*memIndexed
+	durable map[PartitionID]*memIndexed // what a crash leaves; never changed, only replaced
 }
 
+// memIndexed is what a memIndex has of one log.
 type memIndexed struct {
 	meta    *logMeta
 	offsets []indexEntry
 	times   []timeEntry
 }
 
-func newMemIndex(fs *memFS) *memIndex {
-	return &memIndex{fs: fs, current: map[PartitionID]*memIndexed{}, durable: map[PartitionID]*memIndexed{}}
+func newMemoryIndex(save func(map[PartitionID]*memIndexed) error) *memIndex {
+	return &memIndex{save: save, current: map[PartitionID]*memIndexed{}, durable: map[PartitionID]*memIndexed{}}
 }
 
 func cloneIndexed(logs map[PartitionID]*memIndexed) map[PartitionID]*memIndexed {
@@ -35,13 +44,6 @@ func cloneIndexed(logs map[PartitionID]*memIndexed) map[PartitionID]*memIndexed 
 		c[id] = n
 	}
 	return c
-}
-
-// commit makes all that is queued durable.
-func (ix *memIndex) commit() {
-	ix.mu.Lock()
-	defer ix.mu.Unlock()
-	ix.durable = cloneIndexed(ix.current)
 }
 
 func (ix *memIndex) log(id PartitionID) *memIndexed {
@@ -87,6 +89,7 @@ func (ix *memIndex) timeFloor(id PartitionID, ms int64) (e timeEntry, ok bool) {
 func (ix *memIndex) addOffsets(id PartitionID, entries []indexEntry) {
 	ix.mu.Lock()
 	defer ix.mu.Unlock()
+	ix.changes.Add(1)
 	l := ix.log(id)
 	l.offsets = append(l.offsets, entries...)
 }
@@ -94,6 +97,7 @@ func (ix *memIndex) addOffsets(id PartitionID, entries []indexEntry) {
 func (ix *memIndex) renoteOffsets(id PartitionID, entries []indexEntry) {
 	ix.mu.Lock()
 	defer ix.mu.Unlock()
+	ix.changes.Add(1)
 	l := ix.log(id)
 	l.offsets = slices.DeleteFunc(l.offsets, func(e indexEntry) bool {
 		return slices.ContainsFunc(entries, func(n indexEntry) bool { return n.Offset == e.Offset })
@@ -104,6 +108,7 @@ func (ix *memIndex) renoteOffsets(id PartitionID, entries []indexEntry) {
 func (ix *memIndex) addTimes(id PartitionID, entries []timeEntry) {
 	ix.mu.Lock()
 	defer ix.mu.Unlock()
+	ix.changes.Add(1)
 	l := ix.log(id)
 	l.times = append(l.times, entries...)
 }
@@ -111,6 +116,7 @@ func (ix *memIndex) addTimes(id PartitionID, entries []timeEntry) {
 func (ix *memIndex) truncate(id PartitionID, offset int64) {
 	ix.mu.Lock()
 	defer ix.mu.Unlock()
+	ix.changes.Add(1)
 	l := ix.log(id)
 	l.offsets = slices.DeleteFunc(l.offsets, func(e indexEntry) bool { return e.Offset >= offset })
 	l.times = slices.DeleteFunc(l.times, func(e timeEntry) bool { return e.Offset >= offset })
@@ -119,6 +125,7 @@ func (ix *memIndex) truncate(id PartitionID, offset int64) {
 func (ix *memIndex) deleteBelow(id PartitionID, offset int64) {
 	ix.mu.Lock()
 	defer ix.mu.Unlock()
+	ix.changes.Add(1)
 	l := ix.log(id)
 	l.offsets = slices.DeleteFunc(l.offsets, func(e indexEntry) bool { return e.Offset < offset })
 	l.times = slices.DeleteFunc(l.times, func(e timeEntry) bool { return e.Offset < offset })
@@ -127,6 +134,7 @@ func (ix *memIndex) deleteBelow(id PartitionID, offset int64) {
 func (ix *memIndex) update(id PartitionID, change func(*logMeta)) {
 	ix.mu.Lock()
 	defer ix.mu.Unlock()
+	ix.changes.Add(1)
 	l := ix.log(id)
 	if l.meta == nil {
 		l.meta = &logMeta{}
@@ -136,18 +144,35 @@ func (ix *memIndex) update(id PartitionID, change func(*logMeta)) {
 
 func (ix *memIndex) updateNow(id PartitionID, change func(*logMeta)) error {
 	ix.update(id, change)
-	ix.fs.mu.Lock()
-	err := ix.fs.step("index", "")
-	ix.fs.mu.Unlock()
-	if err == nil {
-		ix.commit()
+	return ix.flush()
+}
+
+// flush makes all that was noted durable.
+func (ix *memIndex) flush() error {
+	ix.saving.Lock()
+	defer ix.saving.Unlock()
+	ix.mu.Lock()
+	next, changes := cloneIndexed(ix.current), ix.changes.Load()
+	ix.mu.Unlock()
+	if changes == ix.saved {
+		return nil
 	}
-	return err
+	if ix.save != nil {
+		if err := ix.save(next); err != nil {
+			return err
+		}
+	}
+	ix.saved = changes
+	ix.mu.Lock()
+	ix.durable = next
+	ix.mu.Unlock()
+	return nil
 }
 
 func (ix *memIndex) drop(id PartitionID) error {
 	ix.mu.Lock()
 	defer ix.mu.Unlock()
+	ix.changes.Add(1)
 	delete(ix.current, id)
 	return nil
 }

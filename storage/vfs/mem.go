@@ -1,4 +1,4 @@
-package storage
+package vfs
 
 import (
 	"errors"
@@ -15,25 +15,31 @@ import (
 	"time"
 )
 
-// errCrashed is what every operation returns after the crash point.
-var errCrashed = errors.New("crashed")
+// sectorBytes is the smallest unit that a disk writes whole, pageBytes that of the
+// page cache.
+const (
+	sectorBytes = 512
+	pageBytes   = 4 << 10
+)
 
-// memFS is a file system in memory that can lose what was not synced. It keeps
-// two states of everything: what programs see, and what the disk has.
-type memFS struct {
-	mu      sync.Mutex
+// Mem is a file system in memory that can lose what was not synced. It keeps
+// two states of everything: what programs see, and what the disk has. What it
+// does by chance depends on its random source and the order of calls alone.
+type Mem struct {
+	mu      sync.Mutex          // guards everything below
 	names   map[string]*memFile // as programs see them; directories too
 	durable map[string]*memFile // as the disk has them
 	ops     int                 // operations that change something, so far
 	crashAt int                 // the operation that doesn't end; 0: none
 	crashed bool
 	room    int64 // bytes left for files; -1: no limit
-	// fault, if set, is asked before each changing operation: an error makes it
-	// fail without effect (a sync loses the dirty pages for good).
-	fault func(op, name string) error
-	rng   *rand.Rand
-	now   func() time.Time
+	fault   func(op, name string) error
+	delay   func(op, name string) time.Duration
+	rng     *rand.Rand
+	now     func() time.Time
 }
+
+var _ FS = (*Mem)(nil)
 
 type memFile struct {
 	dir      bool
@@ -43,24 +49,28 @@ type memFile struct {
 	modified time.Time
 }
 
-func newMemFS(rng *rand.Rand) *memFS {
-	f := &memFS{names: map[string]*memFile{}, durable: map[string]*memFile{}, room: -1, rng: rng, now: func() time.Time { return time.UnixMilli(1) }}
-	for _, dir := range []string{"/", "/d", "/d/partitions"} {
+// NewMem makes an empty file system with these directories, parents first.
+func NewMem(rng *rand.Rand, dirs ...string) *Mem {
+	f := &Mem{names: map[string]*memFile{}, durable: map[string]*memFile{}, room: -1, rng: rng, now: time.Now}
+	for _, dir := range append([]string{"/"}, dirs...) {
 		n := &memFile{dir: true}
 		f.names[dir], f.durable[dir] = n, n
 	}
 	return f
 }
 
+// OnDisk is false: bbolt and flock can't be used on it.
+func (f *Mem) OnDisk() bool { return false }
+
 // step counts an operation; fs.mu is held.
-func (f *memFS) step(op, name string) error {
+func (f *Mem) step(op, name string) error {
 	if f.crashed {
-		return errCrashed
+		return ErrCrashed
 	}
 	f.ops++
 	if f.ops == f.crashAt {
 		f.crashed = true
-		return errCrashed
+		return ErrCrashed
 	}
 	if f.fault != nil {
 		return f.fault(op, name)
@@ -68,13 +78,14 @@ func (f *memFS) step(op, name string) error {
 	return nil
 }
 
-func (f *memFS) open(name string, flag int) (file, error) {
+// Open is FS.Open.
+func (f *Mem) Open(name string, flag int) (File, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	n := f.names[name]
 	switch {
 	case f.crashed:
-		return nil, errCrashed
+		return nil, ErrCrashed
 	case n != nil && flag&os.O_EXCL != 0:
 		return nil, iofs.ErrExist
 	case n == nil && flag&os.O_CREATE == 0:
@@ -83,19 +94,20 @@ func (f *memFS) open(name string, flag int) (file, error) {
 		if p := f.names[filepath.Dir(name)]; p == nil || !p.dir {
 			return nil, iofs.ErrNotExist
 		}
-		if err := f.step("create", name); err != nil && !errors.Is(err, errCrashed) {
+		if err := f.step("create", name); err != nil && !errors.Is(err, ErrCrashed) {
 			return nil, err
 		}
 		n = &memFile{dirty: map[int64]struct{}{}, modified: f.now()}
 		f.names[name] = n
 		if f.crashed {
-			return nil, errCrashed
+			return nil, ErrCrashed
 		}
 	}
 	return &memHandle{fs: f, file: n, name: name}, nil
 }
 
-func (f *memFS) mkdir(name string) error {
+// Mkdir is FS.Mkdir.
+func (f *Mem) Mkdir(name string) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.names[name] != nil {
@@ -108,26 +120,28 @@ func (f *memFS) mkdir(name string) error {
 	return nil
 }
 
-func (f *memFS) list(name string) ([]dirEntry, error) {
+// List is FS.List.
+func (f *Mem) List(name string) ([]Entry, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	switch {
 	case f.crashed:
-		return nil, errCrashed
+		return nil, ErrCrashed
 	case f.names[name] == nil:
 		return nil, iofs.ErrNotExist
 	}
-	var found []dirEntry
+	var found []Entry
 	for path, n := range f.names {
 		if filepath.Dir(path) == name && path != name {
-			found = append(found, dirEntry{filepath.Base(path), n.dir, int64(len(n.data)), n.modified})
+			found = append(found, Entry{filepath.Base(path), n.dir, int64(len(n.data)), n.modified})
 		}
 	}
-	sort.Slice(found, func(i, j int) bool { return found[i].name < found[j].name })
+	sort.Slice(found, func(i, j int) bool { return found[i].Name < found[j].Name })
 	return found, nil
 }
 
-func (f *memFS) rename(from, to string) error {
+// Rename is FS.Rename.
+func (f *Mem) Rename(from, to string) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if err := f.step("rename", from); err != nil {
@@ -142,23 +156,25 @@ func (f *memFS) rename(from, to string) error {
 	return nil
 }
 
-func (f *memFS) remove(name string) error {
+// Remove is FS.Remove.
+func (f *Mem) Remove(name string) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.names[name] == nil {
 		return iofs.ErrNotExist
 	}
-	if err := f.step("remove", name); err != nil && !errors.Is(err, errCrashed) {
+	if err := f.step("remove", name); err != nil && !errors.Is(err, ErrCrashed) {
 		return err
 	}
 	delete(f.names, name)
 	if f.crashed {
-		return errCrashed
+		return ErrCrashed
 	}
 	return nil
 }
 
-func (f *memFS) removeAll(name string) error {
+// RemoveAll is FS.RemoveAll.
+func (f *Mem) RemoveAll(name string) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if err := f.step("remove", name); err != nil {
@@ -172,7 +188,8 @@ func (f *memFS) removeAll(name string) error {
 	return nil
 }
 
-func (f *memFS) syncDir(name string) error {
+// SyncDir is FS.SyncDir.
+func (f *Mem) SyncDir(name string) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if err := f.step("syncdir", name); err != nil {
@@ -192,7 +209,7 @@ func (f *memFS) syncDir(name string) error {
 }
 
 type memHandle struct {
-	fs     *memFS
+	fs     *Mem
 	file   *memFile
 	name   string
 	closed bool
@@ -219,7 +236,8 @@ func (h *memHandle) ReadAt(b []byte, off int64) (int, error) {
 	return n, nil
 }
 
-func (h *memHandle) writeAt(bufs [][]byte, off int64) (int, error) {
+func (h *memHandle) WriteBuffers(bufs [][]byte, off int64) (int, error) {
+	h.fs.wait("write", h.name)
 	h.fs.mu.Lock()
 	defer h.fs.mu.Unlock()
 	if h.closed {
@@ -228,9 +246,9 @@ func (h *memHandle) writeAt(bufs [][]byte, off int64) (int, error) {
 	all := slices.Concat(bufs...)
 	err := h.fs.step("write", h.name)
 	switch {
-	case errors.Is(err, errCrashed) && h.fs.ops == h.fs.crashAt:
+	case errors.Is(err, ErrCrashed) && h.fs.ops == h.fs.crashAt:
 		all = all[:h.fs.rng.IntN(len(all)+1)]
-	case err != nil && isDiskFull(err):
+	case err != nil && errors.Is(err, syscall.ENOSPC):
 		all = all[:h.fs.rng.IntN(len(all))] // a short write
 	case err != nil:
 		return 0, err
@@ -258,7 +276,8 @@ func (f *memFile) touch(from, to int64) {
 	}
 }
 
-func (h *memHandle) sync() error {
+func (h *memHandle) Sync() error {
+	h.fs.wait("sync", h.name)
 	h.fs.mu.Lock()
 	defer h.fs.mu.Unlock()
 	if h.closed {
@@ -267,7 +286,7 @@ func (h *memHandle) sync() error {
 	err := h.fs.step("sync", h.name)
 	f := h.file
 	switch {
-	case errors.Is(err, errCrashed):
+	case errors.Is(err, ErrCrashed):
 		return err
 	case err != nil:
 		// The pages are dropped: clean in the cache, and never on the disk.
@@ -295,13 +314,13 @@ func (f *memFile) writeBack(keep func(sector int64) bool, size int64) {
 	}
 }
 
-func (h *memHandle) truncate(size int64) error {
+func (h *memHandle) Truncate(size int64) error {
 	h.fs.mu.Lock()
 	defer h.fs.mu.Unlock()
 	if h.closed {
 		return os.ErrClosed
 	}
-	if err := h.fs.step("truncate", h.name); err != nil && (!errors.Is(err, errCrashed) || h.fs.ops != h.fs.crashAt) {
+	if err := h.fs.step("truncate", h.name); err != nil && (!errors.Is(err, ErrCrashed) || h.fs.ops != h.fs.crashAt) {
 		return err
 	}
 	if h.fs.room >= 0 {
@@ -309,12 +328,12 @@ func (h *memHandle) truncate(size int64) error {
 	}
 	h.file.data = h.file.data[:size:size]
 	if h.fs.crashed {
-		return errCrashed
+		return ErrCrashed
 	}
 	return nil
 }
 
-func (h *memHandle) dropCache(off, n int64) error {
+func (h *memHandle) DropCache(off, n int64) error {
 	h.fs.mu.Lock()
 	defer h.fs.mu.Unlock()
 	f := h.file
@@ -330,7 +349,7 @@ func (h *memHandle) dropCache(off, n int64) error {
 	return nil
 }
 
-func (h *memHandle) size() (int64, error) {
+func (h *memHandle) Size() (int64, error) {
 	h.fs.mu.Lock()
 	defer h.fs.mu.Unlock()
 	return int64(len(h.file.data)), nil
@@ -344,100 +363,4 @@ func (h *memHandle) Close() error {
 	}
 	h.closed = true
 	return nil
-}
-
-// What a crash may do with what wasn't synced.
-const (
-	crashKeepsAll = iota // the process died, the machine didn't
-	crashDropsAll
-	crashTears    // what was written first is there up to some byte
-	crashReorders // each page by itself is there or not
-	crashModes
-)
-
-// crash returns the file system as the next start finds it.
-func (f *memFS) crash(mode int) *memFS {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	next := newMemFS(f.rng)
-	next.now, next.room = f.now, f.room
-	paths := map[string]bool{}
-	for p := range f.names {
-		paths[p] = true
-	}
-	for p := range f.durable {
-		paths[p] = true
-	}
-	ordered := make([]string, 0, len(paths))
-	for p := range paths {
-		ordered = append(ordered, p)
-	}
-	sort.Strings(ordered) // parents first, and the same order for the same seed
-	for _, p := range ordered {
-		n := f.names[p]
-		if n != f.durable[p] && (mode == crashDropsAll || mode != crashKeepsAll && f.rng.IntN(2) == 0) {
-			n = f.durable[p]
-		}
-		if n == nil || next.names[filepath.Dir(p)] == nil {
-			continue
-		}
-		if n.dir {
-			n = &memFile{dir: true}
-		} else {
-			n = n.crash(mode, f.rng)
-		}
-		next.names[p], next.durable[p] = n, n
-	}
-	return next
-}
-
-func (f *memFile) crash(mode int, rng *rand.Rand) *memFile {
-	n := &memFile{data: slices.Clone(f.data), stable: slices.Clone(f.stable), dirty: map[int64]struct{}{}, modified: f.modified}
-	for s := range f.dirty {
-		n.dirty[s] = struct{}{}
-	}
-	dirty := make([]int64, 0, len(f.dirty))
-	for s := range f.dirty {
-		dirty = append(dirty, s)
-	}
-	slices.Sort(dirty)
-	size := int64(len(f.data))
-	switch mode {
-	case crashKeepsAll:
-		n.writeBack(func(int64) bool { return true }, size)
-	case crashDropsAll:
-	case crashTears:
-		if len(dirty) == 0 {
-			break
-		}
-		from := dirty[0] * sectorBytes
-		cut := from + rng.Int64N(max(size-from, 1))
-		torn := append(slices.Clone(n.data[:min(cut, size)]), f.stable[min(cut, int64(len(f.stable))):]...)
-		if grow := size - int64(len(torn)); grow > 0 && rng.IntN(2) == 0 { // the length was on the disk already
-			torn = append(torn, make([]byte, grow)...)
-		}
-		n.stable = torn
-	case crashReorders:
-		pageSectors := []int64{1, pageBytes / sectorBytes}[rng.IntN(2)]
-		kept, extent := map[int64]bool{}, int64(len(f.stable))
-		for _, s := range dirty {
-			page := s / pageSectors
-			if _, decided := kept[page]; !decided {
-				kept[page] = rng.IntN(2) == 0
-			}
-			if kept[page] {
-				extent = max(extent, min((s+1)*sectorBytes, size))
-			}
-		}
-		if rng.IntN(2) == 0 {
-			extent = max(extent, size)
-		}
-		if size < int64(len(f.stable)) && rng.IntN(2) == 0 {
-			extent = size // a truncation that reached the disk
-		}
-		n.writeBack(func(s int64) bool { return kept[s/pageSectors] }, extent)
-	}
-	n.data = slices.Clone(n.stable)
-	clear(n.dirty)
-	return n
 }

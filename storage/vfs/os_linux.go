@@ -1,4 +1,4 @@
-package storage
+package vfs
 
 import (
 	"errors"
@@ -11,7 +11,7 @@ import (
 // maxVectors is the kernel's bound on buffers in one pwritev (IOV_MAX).
 const maxVectors = 1024
 
-func (f osFile) writeAt(bufs [][]byte, off int64) (int, error) {
+func (f osFile) WriteBuffers(bufs [][]byte, off int64) (int, error) {
 	if len(bufs) == 1 {
 		return f.WriteAt(bufs[0], off)
 	}
@@ -44,7 +44,7 @@ func (f osFile) writeAt(bufs [][]byte, off int64) (int, error) {
 	return total, nil
 }
 
-func (f osFile) sync() error {
+func (f osFile) Sync() error {
 	defer runtime.KeepAlive(f.File)
 	for {
 		if err := unix.Fdatasync(int(f.Fd())); !errors.Is(err, unix.EINTR) {
@@ -53,7 +53,7 @@ func (f osFile) sync() error {
 	}
 }
 
-func (f osFile) dropCache(off, n int64) error {
+func (f osFile) DropCache(off, n int64) error {
 	defer runtime.KeepAlive(f.File)
 	return unix.Fadvise(int(f.Fd()), off, n, unix.FADV_DONTNEED)
 }
