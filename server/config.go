@@ -56,6 +56,9 @@ type config struct {
 	// How long the voters wait for their leader before they elect another. Hidden:
 	// shorter is for tests, on a machine that is quiet enough.
 	QuorumTimeout duration `hidden:"" default:"1s"`
+	// A file that says what goes wrong on the disk, see vfs.ParsePlan; it is looked at
+	// all the time. Hidden: it makes a sound disk lose records.
+	DiskFaults string `hidden:"" placeholder:"FILE"`
 	// Peers that are dialled elsewhere than where they say they are. Hidden: it puts
 	// a fault proxy into one direction of one link.
 	PeerVia detours `hidden:"" placeholder:"HOST:PORT=HOST:PORT,.."`

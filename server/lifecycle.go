@@ -17,6 +17,7 @@ import (
 	"highwater/replication"
 	"highwater/replication/controller"
 	"highwater/storage"
+	"highwater/storage/vfs"
 )
 
 // process is one broker, from its port down to its disk.
@@ -163,6 +164,12 @@ func (p *process) stop(grace time.Duration, stopLoops func() error) (errs stopEr
 func (p *process) openStore(idleFiles int) (*storage.Store, error) {
 	opts := storage.Options{Dir: p.cfg.DataDir, Fsync: p.cfg.Fsync, FsyncInterval: time.Duration(p.cfg.FsyncInterval),
 		ReserveBytes: int64(p.cfg.DiskReserve), NodeID: p.cfg.NodeID, MaxIdleFiles: idleFiles, Now: time.Now, Logger: p.log}
+	if control := p.cfg.DiskFaults; control != "" {
+		p.log.Warn().Str("control", control).Msg("disk faults are made on demand; this is no broker for records that anybody needs")
+		opts.FS = vfs.NewFaults(vfs.OS{}, control,
+			func(fault, name string) { p.log.Warn().Str("fault", fault).Str("file", name).Msg("disk fault made") },
+			func(err error) { p.log.Error().Err(err).Str("control", control).Msg("disk faults not understood") })
+	}
 	figures := newStoreMetrics()
 	figures.observe(&opts)
 	store, err := storage.Open(opts)

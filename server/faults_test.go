@@ -1,0 +1,131 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// setFaults replaces the control file of --disk-faults.
+func setFaults(t *testing.T, control, plan string) {
+	t.Helper()
+	if err := os.WriteFile(control+".new", []byte(plan), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Rename(control+".new", control); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestF47_FsyncErrorOnce: one fsync fails, and its bytes are lost. The producer is
+// told that the outcome is unknown, the process ends by itself, and the next one
+// has every record that was acknowledged, none twice, and knows that the disk
+// failed (S4).
+func TestF47_FsyncErrorOnce(t *testing.T) {
+	t.Parallel()
+	dir, control := t.TempDir(), filepath.Join(t.TempDir(), "faults")
+	for round := range int64(3) {
+		b := start(t, dir, "--disk-faults="+control)
+		c := newClient(t, b.url)
+		if round == 0 {
+			c.must(t, 201, "PUT", "/topics/t", "", "")
+		}
+		if _, end := c.end(t, "t", 0); end != 20*round {
+			t.Fatalf("round %d begins with %d records, %d were acknowledged", round, end, 20*round)
+		}
+		for i := range int64(20) {
+			c.must(t, 200, "POST", "/topics/t?acks=-1", "application/json", fmt.Sprintf(`{"records":[{"value":%d}]}`, 20*round+i))
+		}
+		setFaults(t, control, "fsync-error 1\n")
+		status, answer, err := c.do(t.Context(), "POST", "/topics/t?acks=-1", "application/json", []byte(`{"records":[{"value":"lost"}]}`))
+		if err == nil && (status != 500 || !strings.Contains(string(answer), `"outcome":"unknown"`)) {
+			t.Errorf("%d: %s", status, answer)
+		}
+		if code := b.exit(); code != exitFailed {
+			t.Errorf("exit code %d", code)
+		}
+		if !strings.Contains(b.output(), "disk fault made") {
+			t.Error("no fault was made")
+		}
+		if _, err := os.Stat(filepath.Join(dir, "disk-failed")); err != nil {
+			t.Errorf("no mark of the failure: %v", err)
+		}
+		setFaults(t, control, "")
+	}
+	b := start(t, dir)
+	c := newClient(t, b.url)
+	c.read(t, "t", 0, 0, func(r *stored) {
+		if string(r.Value) != fmt.Sprint(r.Offset) {
+			t.Errorf("offset %d holds %s", r.Offset, r.Value)
+		}
+	})
+	if _, end := c.end(t, "t", 0); end != 60 {
+		t.Errorf("%d records, 60 were acknowledged", end)
+	}
+	b.stop()
+}
+
+// TestF46_NoSpaceComesAndGoes: writes that find no room are refused and leave
+// nothing behind; afterwards the same process takes them.
+func TestF46_NoSpaceComesAndGoes(t *testing.T) {
+	t.Parallel()
+	dir, control := t.TempDir(), filepath.Join(t.TempDir(), "faults")
+	b := start(t, dir, "--disk-faults="+control, "--disk-reserve=0")
+	c := newClient(t, b.url)
+	c.must(t, 201, "PUT", "/topics/t", "", "")
+	c.must(t, 200, "POST", "/topics/t?acks=-1", "application/json", `{"records":[{"value":0}]}`)
+	setFaults(t, control, "no-space")
+	for _, acks := range []string{"-1", "1"} {
+		if answer := c.must(t, 507, "POST", "/topics/t?acks="+acks, "application/json", `{"records":[{"value":"no"}]}`); !strings.Contains(string(answer), `"outcome":"not_written"`) {
+			t.Errorf("%s", answer)
+		}
+	}
+	c.must(t, 200, "GET", "/topics/t/partitions/0/records", "", "")
+	setFaults(t, control, "# all is well")
+	c.must(t, 200, "POST", "/topics/t?acks=-1", "application/json", `{"records":[{"value":1}]}`)
+	b.kill()
+	b = start(t, dir)
+	c = newClient(t, b.url)
+	if next := c.read(t, "t", 0, 0, func(*stored) {}); next != 2 {
+		t.Errorf("%d records, want 2", next)
+	}
+	b.stop()
+}
+
+// TestF49_HungFsync: while the disk doesn't answer, what needs no fsync goes on:
+// acks=1, reads, health; and acks=-1 is told the truth.
+func TestF49_HungFsync(t *testing.T) {
+	t.Parallel()
+	dir, control := t.TempDir(), filepath.Join(t.TempDir(), "faults")
+	b := start(t, dir, "--disk-faults="+control)
+	c := newClient(t, b.url)
+	c.must(t, 201, "PUT", "/topics/t", "", "")
+	c.must(t, 200, "POST", "/topics/t?acks=-1", "application/json", `{"records":[{"value":0}]}`)
+	setFaults(t, control, "fsync-delay 1000h")
+	for i := range 3 {
+		c.must(t, 200, "POST", "/topics/t?acks=1", "application/json", fmt.Sprintf(`{"records":[{"value":%d}]}`, i+1))
+	}
+	if answer := c.must(t, 504, "POST", "/topics/t?acks=-1&timeout_ms=100", "application/json", `{"records":[{"value":4}]}`); !strings.Contains(string(answer), `"outcome":"unknown"`) {
+		t.Errorf("%s", answer)
+	}
+	if _, end := c.end(t, "t", 0); end != 1 {
+		t.Errorf("the high watermark is %d, and only 1 record was fsynced", end)
+	}
+	c.must(t, 200, "GET", "/topics/t/partitions/0/records", "", "")
+	c.must(t, 200, "GET", "/healthz", "", "")
+	c.must(t, 200, "GET", "/readyz", "", "")
+	b.kill()
+	b = start(t, dir)
+	c = newClient(t, b.url)
+	next := c.read(t, "t", 0, 0, func(r *stored) {
+		if string(r.Value) != fmt.Sprint(r.Offset) {
+			t.Errorf("offset %d holds %s", r.Offset, r.Value)
+		}
+	})
+	if next < 1 {
+		t.Error("the acknowledged record is gone")
+	}
+	b.stop()
+}
