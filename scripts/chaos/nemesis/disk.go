@@ -1,0 +1,3 @@
+package nemesis
+
+func diskFaults() []fault { return nil }

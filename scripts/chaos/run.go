@@ -1,0 +1,335 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"chaos/check"
+	"chaos/cluster"
+	"chaos/history"
+	"chaos/linear"
+	"chaos/load"
+	"chaos/nemesis"
+	"chaos/segment"
+)
+
+const (
+	// startLimit is how long a cluster may take to stand, and to stand again when
+	// every fault is mended: elections, recovery and catching up of all.
+	startLimit = 60 * time.Second
+	// finalWithin is how long each partition may then take to accept a produce
+	// through every broker.
+	finalWithin = 20 * time.Second
+	// stopLimit is how long a broker may take to end in order; it promises 10 s.
+	stopLimit = 20 * time.Second
+	// sampleEvery is the time between two looks into the brokers.
+	sampleEvery = 200 * time.Millisecond
+	// linearLimit is how long porcupine may think about one partition, and
+	// linearMost how long a run may be for it to be asked.
+	linearLimit = 20 * time.Second
+	linearMost  = 3 * time.Minute
+)
+
+// run is one run.
+type run struct {
+	options
+	dir     string
+	rec     *history.Recorder
+	cluster *cluster.Cluster
+	topics  []*load.Topic
+	nemesis *nemesis.Nemesis
+	watch   *watch
+	churn   *churn
+	wrong   []check.Violation // found by the run itself
+}
+
+// layout is the topics of a run, with what is special about each.
+var layout = []struct {
+	name       string
+	partitions int
+	factor     int
+	configs    string
+}{
+	{"orders", 3, 3, `{"min.insync.replicas":"2"}`},
+	{"small", 2, 3, `{"min.insync.replicas":"2","segment.bytes":"16384"}`},                    // segments roll all the time
+	{"trim", 1, 3, `{"min.insync.replicas":"2","segment.bytes":"8192"}`},                      // its oldest records are deleted all the time
+	{"pair", 1, 2, `{"min.insync.replicas":"1"}`},                                             // two copies, one is enough
+	{"stamped", 1, 3, `{"min.insync.replicas":"2","message.timestamp.type":"LogAppendTime"}`}, // batches are changed by the leader
+}
+
+func (r *run) logf(format string, args ...any) {
+	fmt.Printf("%7.1f s  %s\n", float64(r.rec.Now())/1e9, fmt.Sprintf(format, args...))
+}
+
+func (r *run) fail(invariant, format string, args ...any) {
+	r.wrong = append(r.wrong, check.Violation{Invariant: invariant, Detail: fmt.Sprintf(format, args...)})
+}
+
+// do makes the run and judges it. An error is a run that could not be made.
+func (r *run) do(ctx context.Context) (*verdict, error) {
+	if err := r.start(ctx); err != nil {
+		return nil, err
+	}
+	defer func() { _ = r.cluster.Close() }()
+
+	background, stopBackground := context.WithCancel(context.Background())
+	defer stopBackground()
+	r.watch = newWatch(r.cluster, r.rec)
+	var watching sync.WaitGroup
+	watching.Go(func() { r.watch.run(background) })
+
+	clients, stopClients := context.WithCancel(background)
+	fleet := r.fleet()
+	fleet.Start(clients)
+	r.churn = newChurn(r)
+	var churning sync.WaitGroup
+	churning.Go(func() { r.churn.run(clients) })
+
+	faults, stopFaults := context.WithTimeout(ctx, r.duration)
+	r.nemesis = nemesis.New(nemesis.Config{Cluster: r.cluster, Record: r.rec, Seed: r.seed, Topics: names(r.topics), Only: r.only, Session: r.session, Log: r.logf})
+	r.nemesis.Run(faults)
+	stopFaults()
+
+	r.heal()
+	stopClients()
+	churning.Wait()
+	fleet.Wait()
+	r.end(fleet)
+	r.watch.last()
+	stopBackground()
+	watching.Wait()
+	r.stop()
+	h, err := r.rec.Close()
+	if err != nil {
+		return nil, err
+	}
+	return r.judge(h), ctx.Err()
+}
+
+func (r *run) start(ctx context.Context) (err error) {
+	r.cluster, err = cluster.New(cluster.Config{Binary: r.binary, Dir: r.dir, Brokers: r.brokers, Record: r.rec, Flags: []string{
+		"--broker-session-timeout=" + r.session.String(), "--replica-lag-time-max=" + (r.session * 3 / 4).String(),
+		"--quorum-timeout=" + (r.session / 4).String(), "--log-level=info", "--disk-reserve=1MiB",
+	}})
+	if err != nil {
+		return err
+	}
+	for _, b := range r.cluster.Brokers {
+		if err := b.Start(); err != nil {
+			return err
+		}
+	}
+	limited, cancel := context.WithTimeout(ctx, startLimit)
+	defer cancel()
+	if err := r.cluster.AwaitReady(limited); err != nil {
+		_ = r.cluster.Close()
+		return err
+	}
+	for _, l := range layout {
+		t, err := createTopic(r.cluster.Broker(1), l.name, l.partitions, min(l.factor, r.brokers), l.configs)
+		if err != nil {
+			_ = r.cluster.Close()
+			return err
+		}
+		r.topics = append(r.topics, t)
+	}
+	if lacking := r.awaitSync(startLimit); lacking != "" {
+		_ = r.cluster.Close()
+		return fmt.Errorf("a new topic is not in sync: %s", lacking)
+	}
+	return nil
+}
+
+func createTopic(b *cluster.Broker, name string, partitions, factor int, configs string) (*load.Topic, error) {
+	status, answer, err := b.Do("PUT", "/topics/"+name, fmt.Sprintf(`{"partitions":%d,"replication_factor":%d,"configs":%s}`, partitions, factor, configs))
+	if err != nil {
+		return nil, err
+	}
+	var got struct {
+		ID string `json:"topic_id"`
+	}
+	if err := json.Unmarshal(answer, &got); err != nil || status != 201 {
+		return nil, fmt.Errorf("creating topic %s: %d %.300s", name, status, answer)
+	}
+	return &load.Topic{Name: name, ID: got.ID, Partitions: partitions}, nil
+}
+
+func names(topics []*load.Topic) (out []string) {
+	for _, t := range topics {
+		out = append(out, t.Name)
+	}
+	return out
+}
+
+func (r *run) fleet() *load.Fleet {
+	cfg := load.Config{Topics: r.topics, Record: r.rec, Seed: r.seed, Think: 60 * time.Millisecond,
+		Producers: r.clients / 2, Consumers: r.clients / 4, Tails: r.clients / 6, Watchers: max(r.clients/12, 1)}
+	for _, b := range r.cluster.Brokers {
+		cfg.URLs = append(cfg.URLs, b.URL())
+	}
+	return load.New(cfg)
+}
+
+// awaitSync waits until every replica is in sync; it returns what lacks at the end
+// of the limit.
+func (r *run) awaitSync(limit time.Duration) string {
+	deadline := time.Now().Add(limit)
+	for {
+		lacking := r.cluster.OutOfSync(names(r.topics))
+		if len(lacking) == 0 {
+			return ""
+		}
+		if time.Now().After(deadline) {
+			return strings.Join(lacking, "; ")
+		}
+		time.Sleep(100 * time.Millisecond)
+	}
+}
+
+// heal mends everything, and waits until the cluster is whole.
+func (r *run) heal() {
+	r.cluster.Heal()
+	for _, b := range r.cluster.Brokers {
+		b.Resume()
+		if err := b.Start(); err != nil {
+			r.fail("start", "%v", err)
+		}
+	}
+	r.rec.Event(history.EventHealed, 0, "")
+	r.logf("all faults are mended")
+	limited, cancel := context.WithTimeout(context.Background(), startLimit)
+	defer cancel()
+	if err := r.cluster.AwaitReady(limited); err != nil {
+		r.fail("V15", "%v, %v after all faults were mended", err, startLimit)
+	}
+	if lacking := r.awaitSync(startLimit); lacking != "" {
+		r.fail("V15", "not in sync %v after all faults were mended: %s", startLimit, lacking)
+	}
+	r.logf("every replica is in sync")
+}
+
+// end makes the last produces and reads all logs through every broker.
+func (r *run) end(fleet *load.Fleet) {
+	r.rec.Event(history.EventFinal, 0, "")
+	limited, cancel := context.WithTimeout(context.Background(), finalWithin)
+	defer cancel()
+	fleet.Final(limited)
+	if lacking := r.awaitSync(startLimit); lacking != "" {
+		r.fail("V15", "not in sync at the end: %s", lacking)
+	}
+	r.churn.check(r.cluster.Brokers[0])
+	if err := fleet.Views(); err != nil {
+		r.fail("V15", "%v", err)
+	}
+}
+
+// stop ends every broker in order and reads what each has on disk.
+func (r *run) stop() {
+	var wg sync.WaitGroup
+	codes := make([]string, len(r.cluster.Brokers))
+	for i, b := range r.cluster.Brokers {
+		wg.Go(func() {
+			if code, err := b.Stop(stopLimit); err != nil || code != 0 {
+				codes[i] = fmt.Sprintf("SIGTERM of broker %d at the end: exit code %d, %v", b.ID, code, err)
+			}
+		})
+	}
+	wg.Wait()
+	for i, b := range r.cluster.Brokers {
+		if codes[i] != "" {
+			r.fail("exit", "%s", codes[i])
+		}
+		for _, how := range b.UnaskedExits() {
+			r.fail("exit", "broker %d ended by itself: %s", b.ID, how)
+		}
+		if err := r.readDisk(b); err != nil {
+			r.fail("V27", "broker %d: %v", b.ID, err)
+		}
+	}
+	for _, m := range r.nemesis.Misdeeds() {
+		r.fail("exit", "%s", m)
+	}
+}
+
+// readDisk takes the logs in a stopped broker's directory down as views.
+func (r *run) readDisk(b *cluster.Broker) error {
+	logs, err := segment.Read(b.Dir())
+	if err != nil {
+		return err
+	}
+	for _, l := range logs {
+		if !slices.ContainsFunc(r.topics, func(t *load.Topic) bool { return t.ID == l.Topic }) {
+			continue
+		}
+		v := &history.View{Partition: history.Partition{Topic: l.Topic, Index: l.Partition}, Source: fmt.Sprintf("disk %d", b.ID), Disk: true}
+		for i, x := range l.Batches {
+			if i == 0 {
+				v.Start = x.Base
+			}
+			v.End = x.Last + 1
+			out := history.Batch{Base: x.Base, Last: x.Last, Epoch: x.Epoch, Sum: fmt.Sprintf("%x", x.Sum)}
+			if x.Bad != nil {
+				out.Bad = x.Bad.Error()
+			}
+			v.Batches = append(v.Batches, out)
+			for j, value := range x.Values {
+				v.Records = append(v.Records, history.Record{Offset: x.Base + int64(j), Value: load.Name(value)})
+			}
+		}
+		if len(l.Batches) > 0 {
+			r.rec.View(v)
+		}
+	}
+	return nil
+}
+
+// judge checks the history and counts the evidence.
+func (r *run) judge(h *history.History) *verdict {
+	var ids []int
+	for _, b := range r.cluster.Brokers {
+		ids = append(ids, b.ID)
+	}
+	v := &verdict{seed: r.seed, wrong: r.wrong}
+	v.wrong = append(v.wrong, check.Check(h, check.Options{FinalWithin: int64(finalWithin), Brokers: ids, Deleted: r.churn.deletedIDs()})...)
+	if r.duration <= linearMost {
+		for _, l := range linear.Check(h, linearLimit) {
+			v.linear(l)
+		}
+	}
+	v.faults = r.nemesis.Counts()
+	v.evidence = evidence(h, r.watch, logLines(filepath.Join(r.dir, "node-*.log")))
+	v.topics = r.churn.counts
+	v.clients = clientCounts(h)
+	return v
+}
+
+// checkAgain checks an old history.
+func checkAgain(path string) error {
+	h, err := history.Read(path)
+	if err != nil {
+		return err
+	}
+	v := &verdict{again: true, clients: clientCounts(h)}
+	deleted := map[string]bool{}
+	for _, e := range h.Events {
+		if e.What == eventDeleted {
+			deleted[e.Detail] = true
+		}
+	}
+	v.wrong = check.Check(h, check.Options{Deleted: deleted})
+	for _, l := range linear.Check(h, linearLimit) {
+		v.linear(l)
+	}
+	v.print(os.Stdout)
+	if !v.good() {
+		return errFailed
+	}
+	return nil
+}
