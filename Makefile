@@ -3,9 +3,11 @@
 VERSION       ?= 0.1.0
 GOLANGCI_LINT ?= go run github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 FUZZTIME      ?= 1m
+SEED          ?= 1
+SECONDS       ?= 60
 LDFLAGS       := -s -w -X main.version=$(VERSION)
 
-.PHONY: help build test race lint fuzz bench bench-quick bench-compare openapi ci clean
+.PHONY: help build test race lint fuzz bench bench-quick bench-compare chaos openapi ci clean
 
 help: ## this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -35,6 +37,9 @@ bench-quick: ## the same in about a minute, for whether it runs; prints
 
 bench-compare: ## compare Go benchmarks with another commit (REF=main~1)
 	scripts/bench/compare.sh $(REF)
+
+chaos: ## three brokers under faults, and what their clients saw checked (SEED=1 SECONDS=60)
+	cd scripts/chaos && go run . -seed $(SEED) -duration $(SECONDS)s
 
 openapi: ## make openapi/openapi.json again from the annotations
 	go generate ./openapi

@@ -28,6 +28,8 @@ type DebugPartition struct {
 	Replicas       []int32         `json:"replicas"`
 	ISR            []int32         `json:"isr"`
 	MaximalISR     []int32         `json:"maximal_isr,omitempty"` // the leader's: with a change in flight
+	ELR            []int32         `json:"elr,omitempty"`         // left out of a leader that is ahead of its metadata
+	MinInSync      int             `json:"min_insync_replicas"`
 	LogStart       int64           `json:"log_start"`
 	HighWatermark  int64           `json:"high_watermark"`
 	DurableEnd     int64           `json:"durable_end"`
@@ -76,7 +78,7 @@ func (p *Partition) debug(self int32) DebugPartition {
 	m := p.topic.meta.Load()
 	meta := &m.Partitions[p.num]
 	d := DebugPartition{Topic: m.Name, TopicID: m.ID, Partition: p.num, Role: roleOffline, Leader: meta.Leader, LeaderEpoch: meta.LeaderEpoch,
-		PartitionEpoch: meta.PartitionEpoch, Replicas: meta.Replicas, ISR: meta.ISR}
+		PartitionEpoch: meta.PartitionEpoch, Replicas: meta.Replicas, ISR: meta.ISR, ELR: meta.ELR, MinInSync: m.EffectiveMinInSync()}
 	if p.offline != nil {
 		return d
 	}
@@ -90,6 +92,9 @@ func (p *Partition) debug(self int32) DebugPartition {
 	defer p.water.Unlock()
 	if p.lead != nil {
 		own := p.lead.Meta()
+		if own.PartitionEpoch != meta.PartitionEpoch {
+			d.ELR = nil
+		}
 		d.PartitionEpoch, d.ISR, d.MaximalISR = own.PartitionEpoch, own.ISR, p.lead.MaximalISR()
 		for _, id := range own.Replicas {
 			if id != self {

@@ -133,7 +133,11 @@ func (r *run) start(ctx context.Context) (err error) {
 		return err
 	}
 	for _, l := range layout {
-		t, err := createTopic(r.cluster.Broker(1), l.name, l.partitions, min(l.factor, r.brokers), l.configs)
+		configs := l.configs
+		if r.brokers == 1 {
+			configs = strings.ReplaceAll(configs, `"min.insync.replicas":"2"`, `"min.insync.replicas":"1"`)
+		}
+		t, err := createTopic(r.cluster.Broker(1), l.name, l.partitions, min(l.factor, r.brokers), configs)
 		if err != nil {
 			_ = r.cluster.Close()
 			return err

@@ -242,7 +242,10 @@ func (b *Broker) Start() error {
 	defer func() { _ = out.Close() }()
 	c := b.cluster
 	args := append([]string{c.cfg.Binary, "--listen=" + b.address, "--data-dir=" + b.dir, fmt.Sprintf("--node-id=%d", b.ID), "--log-format=json",
-		"--advertise-url=" + b.URL(), "--peer-via=" + b.detours()}, c.cfg.Flags...)
+		"--advertise-url=" + b.URL()}, c.cfg.Flags...)
+	if via := b.detours(); via != "" {
+		args = append(args, "--peer-via="+via)
+	}
 	if b.joins {
 		args = append(args, "--join="+c.Brokers[b.ID%len(c.Brokers)].URL())
 	} else {

@@ -85,14 +85,15 @@ func (n *Nemesis) Run(ctx context.Context) {
 		end := n.begin(ctx, first)
 		n.sleep(ctx, n.duration())
 		if second := n.pick(faults, first); end != nil && second != nil && n.rnd.IntN(3) == 0 {
-			endSecond := n.begin(ctx, second)
-			n.sleep(ctx, n.duration())
-			if n.rnd.IntN(2) == 0 { // the first outlives the second
-				end, endSecond = endSecond, end
+			if endSecond := n.begin(ctx, second); endSecond != nil {
+				n.sleep(ctx, n.duration())
+				if n.rnd.IntN(2) == 0 { // the first outlives the second
+					end, endSecond = endSecond, end
+				}
+				end()
+				n.sleep(ctx, n.between(0, time.Second))
+				end = endSecond
 			}
-			end()
-			n.sleep(ctx, n.between(0, time.Second))
-			end = endSecond
 		}
 		if end != nil {
 			end()
@@ -139,8 +140,8 @@ func (n *Nemesis) pick(faults []fault, over *fault) *fault {
 
 // begin makes one fault; what it returns ends it, and is nil if nothing was done.
 func (n *Nemesis) begin(ctx context.Context, f *fault) (end func()) {
-	end, hit := f.begin(n, ctx)
-	if end == nil {
+	mend, hit := f.begin(n, ctx)
+	if mend == nil {
 		n.cfg.Log("%s: not now: %s", f.name, hit)
 		return nil
 	}
@@ -150,7 +151,7 @@ func (n *Nemesis) begin(ctx context.Context, f *fault) (end func()) {
 	n.cfg.Record.Event("fault", 0, f.name+" "+hit)
 	n.cfg.Log("%s %s", f.name, hit)
 	return func() {
-		end()
+		mend()
 		n.cfg.Record.Event("mended", 0, f.name+" "+hit)
 		n.cfg.Log("  mended: %s %s", f.name, hit)
 	}
