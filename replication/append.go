@@ -112,7 +112,7 @@ func (b *Broker) stageIn(p *Partition, acks Acks, req *AppendRequest) (storage.S
 	case p.closed != nil:
 		return storage.Staged{}, 0, p.closed
 	case !p.leader || p.held || !leads:
-		return storage.Staged{}, 0, p.notLeader(b.cfg.NodeID)
+		return storage.Staged{}, 0, p.notLeader()
 	case !b.vouches(p):
 		return storage.Staged{}, 0, p.notConfirmed()
 	case acks == AcksAll && inSync < p.minInSync:
@@ -258,7 +258,7 @@ func (b *Broker) prove(acks Acks, a *pending, res *AppendResult) {
 	p.mu.Unlock()
 	switch {
 	case acks == AcksLeader && (!leads || epoch != res.LeaderEpoch):
-		res.fail(p.gone(p.leaderLost(b.cfg.NodeID)))
+		res.fail(p.gone(p.leaderLost()))
 	case acks == AcksLeader && !b.vouches(p): // it may have been paused since it was checked (R62)
 		res.fail(p.notConfirmed())
 	case acks == AcksAll && leads && inSync < minInSync: // R55

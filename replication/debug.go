@@ -64,7 +64,7 @@ func (b *Broker) DebugPartitions() []DebugPartition {
 	for _, t := range topics {
 		for _, p := range *t.partitions.Load() {
 			if p != nil {
-				out = append(out, p.debug(b.cfg.NodeID))
+				out = append(out, p.debug())
 			}
 		}
 	}
@@ -74,7 +74,8 @@ func (b *Broker) DebugPartitions() []DebugPartition {
 	return out
 }
 
-func (p *Partition) debug(self int32) DebugPartition {
+func (p *Partition) debug() DebugPartition {
+	self := p.topic.b.cfg.NodeID
 	m := p.topic.meta.Load()
 	meta := &m.Partitions[p.num]
 	d := DebugPartition{Topic: m.Name, TopicID: m.ID, Partition: p.num, Role: roleOffline, Leader: meta.Leader, LeaderEpoch: meta.LeaderEpoch,

@@ -42,6 +42,9 @@ type FetchResult struct {
 	// asked offset when Data is empty; a reader sends it back with its next
 	// offset. Where there is no such record it is the partition's own.
 	LeaderEpoch int32
+	// Stale: the leader can't vouch for still being the leader (R61); what it
+	// returns is committed, but there may be more elsewhere.
+	Stale bool
 }
 
 // fetchLocal is Fetch of a partition that this broker leads.
@@ -110,8 +113,17 @@ func (p *Partition) readMore(req *FetchRequest, res *FetchResult) (full bool, er
 
 // read is one look at the log, without waiting.
 func (p *Partition) read(req *FetchRequest) (FetchResult, error) {
-	hw := p.hw.Load()
-	r, err := p.log.Read(req.Offset, hw, req.MaxBytes, req.Buffer)
+	hw, knowsEnd, err := p.readable()
+	if err != nil {
+		return FetchResult{}, err
+	}
+	limit := hw
+	if !knowsEnd && req.Offset > hw && req.Offset <= p.log.WrittenEnd() {
+		// The former leader's high watermark may have been there (R51): nothing to
+		// read yet, but not out of range.
+		limit = req.Offset
+	}
+	r, err := p.log.Read(req.Offset, limit, req.MaxBytes, req.Buffer)
 	if req.LeaderEpoch != nil && req.Offset >= r.StartOffset {
 		if truncated := p.checkEpoch(*req.LeaderEpoch, req.Offset); truncated != nil {
 			return FetchResult{}, truncated
@@ -123,7 +135,23 @@ func (p *Partition) read(req *FetchRequest) (FetchResult, error) {
 	if p.topic.deleted.Load() {
 		return FetchResult{}, p.gone(storage.ErrClosed)
 	}
-	return FetchResult{Data: r.Data, HighWatermark: hw, LogStartOffset: r.StartOffset, LeaderEpoch: p.epochBefore(r.Data, req.Offset)}, nil
+	return FetchResult{Data: r.Data, HighWatermark: hw, LogStartOffset: r.StartOffset, LeaderEpoch: p.epochBefore(r.Data, req.Offset),
+		Stale: !p.topic.b.vouches(p)}, nil
+}
+
+// readable tells the high watermark, and whether this replica, which leads, knows
+// that the former leaders' were not beyond it (R51). Errors: the topic's end,
+// *NotLeaderError.
+func (p *Partition) readable() (hw int64, knowsEnd bool, err error) {
+	p.water.Lock()
+	defer p.water.Unlock()
+	switch {
+	case p.ended != nil:
+		return 0, false, p.ended
+	case p.lead == nil:
+		return 0, false, p.notLeader()
+	}
+	return p.hw.Load(), p.lead.KnowsEnd(), nil
 }
 
 // epochBefore is the leader epoch of the last record of data, or of the record

@@ -151,7 +151,7 @@ func (b *Broker) materialise(s *controller.State, ids map[uuid.UUID]struct{}) er
 func (b *Broker) plan(m *topicMeta) ([]job, error) {
 	t := b.byID[m.ID]
 	if t == nil {
-		t = &topic{}
+		t = &topic{b: b}
 		t.partitions.Store(&[]*Partition{})
 		t.meta.Store(m)
 		b.mu.Lock()

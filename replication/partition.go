@@ -86,10 +86,10 @@ func (p *Partition) gone(err error) error {
 }
 
 // notLeader is the error for who takes this replica for the leader.
-func (p *Partition) notLeader(self int32) *NotLeaderError {
+func (p *Partition) notLeader() *NotLeaderError {
 	m := p.topic.meta.Load()
 	e := &NotLeaderError{Topic: m.Name, Partition: p.num, Leader: m.Partitions[p.num].Leader, Epoch: m.Partitions[p.num].LeaderEpoch}
-	if e.Leader == self {
+	if e.Leader == p.topic.b.cfg.NodeID {
 		e.Leader = controller.NoLeader // it was, and who is now isn't known yet
 	}
 	return e
@@ -102,6 +102,6 @@ func (p *Partition) notConfirmed() *NotConfirmedError {
 
 // leaderLost is the error for who waits for a record of which this replica, which
 // led, can't tell any more.
-func (p *Partition) leaderLost(self int32) *LeaderLostError {
-	return &LeaderLostError{Topic: p.topic.name(), Partition: p.num, Leader: self, Cause: errSteppedDown}
+func (p *Partition) leaderLost() *LeaderLostError {
+	return &LeaderLostError{Topic: p.topic.name(), Partition: p.num, Leader: p.topic.b.cfg.NodeID, Cause: errSteppedDown}
 }

@@ -15,7 +15,7 @@ import (
 func metaOf(m *topicMeta, num int32) replica.Meta {
 	p := &m.Partitions[num]
 	return replica.Meta{LeaderEpoch: p.LeaderEpoch, PartitionEpoch: p.PartitionEpoch, Replicas: p.Replicas, ISR: p.ISR,
-		MinInSync: min(m.config.MinInSyncReplicas, len(p.Replicas)), Unclean: m.config.UncleanElection}
+		MinInSync: m.EffectiveMinInSync(), Unclean: m.config.UncleanElection}
 }
 
 // update takes changed metadata over to an open partition. In-between versions may
@@ -95,6 +95,8 @@ func (p *Partition) stopLeading() {
 	p.water.Unlock()
 	if led {
 		p.watches.wake(true)
+		p.subs.wake()
+		p.topic.data.wake()
 	}
 }
 

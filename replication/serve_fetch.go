@@ -231,7 +231,7 @@ func (b *Broker) replicaFor(at *wire.FetchPartition) (*Partition, *wire.FetchedP
 // refuse is the answer to a follower that takes this replica for the leader of an
 // epoch in which it doesn't lead.
 func (b *Broker) refuse(p *Partition, at *wire.FetchPartition) wire.FetchedPartition {
-	e := p.notLeader(b.cfg.NodeID)
+	e := p.notLeader()
 	out := wire.FetchedPartition{TopicPartition: at.TopicPartition, Code: wire.CodeNotLeader, Leader: e.Leader, LeaderEpoch: e.Epoch}
 	p.water.Lock()
 	if p.lead != nil && at.LeaderEpoch < p.lead.Meta().LeaderEpoch {

@@ -19,19 +19,46 @@ type Offsets struct {
 }
 
 // offsetsLocal is Offsets of a partition that this broker leads.
-func (b *Broker) offsetsLocal(_ context.Context, name string, num int32, timestampMs *int64) (Offsets, error) {
+func (b *Broker) offsetsLocal(ctx context.Context, name string, num int32, timestampMs *int64) (Offsets, error) {
 	p, err := b.Partition(name, num)
 	if err != nil {
 		return Offsets{}, err
 	}
-	// In this order no end is ever below one told before it.
-	o := Offsets{Beginning: p.log.StartOffset()}
-	o.End = p.hw.Load()
+	o := Offsets{}
+	if o.End, err = p.knownEnd(ctx); err != nil {
+		return Offsets{}, err
+	}
+	o.Beginning = min(p.log.StartOffset(), o.End)
 	o.LogEnd = max(p.log.WrittenEnd(), o.End)
 	if timestampMs != nil {
 		o.ForTimestamp, o.TimestampFound, err = p.log.OffsetForTimestamp(*timestampMs, o.End)
 	}
 	return o, p.gone(err)
+}
+
+// endWait bounds how long a new leader lets an asker for its end wait.
+const endWait = 5 * time.Second
+
+// knownEnd is the high watermark once it is sure that no former leader told a
+// higher one (R51), which a new leader's followers show it in a moment. Errors:
+// those of readable, *OffsetNotAvailableError.
+func (p *Partition) knownEnd(ctx context.Context) (int64, error) {
+	hw, knows, err := p.readable()
+	if err != nil || knows {
+		return hw, err
+	}
+	signal := NewSignal()
+	defer p.Subscribe(signal)()
+	deadline := time.NewTimer(endWait)
+	defer deadline.Stop()
+	for {
+		if hw, knows, err = p.readable(); err != nil || knows {
+			return hw, err
+		}
+		if !wait(ctx, signal, deadline, p.topic.b.drain) {
+			return 0, &OffsetNotAvailableError{Topic: p.topic.name(), Partition: p.num}
+		}
+	}
 }
 
 // deleteRecordsLocal is DeleteRecords of a partition that this broker leads.
@@ -99,12 +126,13 @@ func (b *Broker) partitionStatusLocal(_ context.Context, name string, num int32)
 		}
 		return st, nil
 	}
-	p.describe(b.cfg.NodeID, meta.Replicas, &st)
+	p.describe(meta.Replicas, &st)
 	return st, nil
 }
 
 // describe fills in what the leader knows. One that has resigned knows nothing.
-func (p *Partition) describe(self int32, replicas []int32, st *PartitionStatus) {
+func (p *Partition) describe(replicas []int32, st *PartitionStatus) {
+	self := p.topic.b.cfg.NodeID
 	p.water.Lock()
 	defer p.water.Unlock()
 	if p.lead != nil {

@@ -12,6 +12,7 @@ import (
 
 // topic is this broker's part of a topic.
 type topic struct {
+	b    *Broker
 	meta atomic.Pointer[topicMeta]
 	// partitions by number; nil where this broker has no replica. The slice is
 	// replaced, never written to, by whoever has the broker's turn.
