@@ -32,12 +32,10 @@ type Config struct {
 	URL        string
 	Defaults   Defaults
 	Store      *storage.Store
-	Controller *controller.Controller
+	Controller Metadata
 	Logger     zerolog.Logger
 	// Peers reaches the other brokers; nil: there are none.
 	Peers Peers
-	// Quorum is Controller where it isn't set.
-	Quorum Quorum
 	// LagMax is replica.lag.time.max; 0: 10 s.
 	LagMax time.Duration
 	// Mutation switches rules off, in tests of the tests.
@@ -84,9 +82,6 @@ type Broker struct {
 
 // New makes a Broker; Start opens its partitions and Run follows the metadata.
 func New(cfg Config) *Broker {
-	if cfg.Quorum == nil {
-		cfg.Quorum = cfg.Controller
-	}
 	if cfg.LagMax == 0 {
 		cfg.LagMax = defaultLagMax
 	}

@@ -14,7 +14,7 @@ const isolationTime = max(time.Second, 2*fetchWait)
 // yet (R59), or the in-sync replicas still fetch from it (R60). A partition with
 // one replica has nobody else who could lead.
 func (b *Broker) vouches(p *Partition) bool {
-	if b.cfg.Quorum.SessionValid() || len(p.topic.meta.Load().Partitions[p.num].Replicas) == 1 {
+	if b.cfg.Controller.SessionValid() || len(p.topic.meta.Load().Partitions[p.num].Replicas) == 1 {
 		return true
 	}
 	return p.confirmed(time.Now(), isolationTime)
@@ -33,7 +33,7 @@ func (b *Broker) watchSession(ctx context.Context) {
 			return
 		case <-tick.C:
 		}
-		is := b.cfg.Quorum.SessionValid()
+		is := b.cfg.Controller.SessionValid()
 		if is && was {
 			continue
 		}

@@ -234,7 +234,7 @@ func backoff(failures int) time.Duration {
 func (f *fetcher) request(now time.Time) *wire.FetchRequest {
 	state := f.b.State()
 	f.seq++
-	req := &wire.FetchRequest{Version: wire.Version, ClusterID: state.ClusterID, Replica: f.b.cfg.NodeID, BrokerEpoch: f.b.cfg.Quorum.BrokerEpoch(),
+	req := &wire.FetchRequest{Version: wire.Version, ClusterID: state.ClusterID, Replica: f.b.cfg.NodeID, BrokerEpoch: f.b.cfg.Controller.BrokerEpoch(),
 		Seq: f.seq, Full: !f.session, MetadataIndex: state.Index, MaxWaitMs: int32(fetchWait.Milliseconds()), MinBytes: 1, MaxBytes: maxFetchBytes}
 	if req.Full {
 		for _, w := range f.parts {

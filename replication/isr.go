@@ -149,7 +149,7 @@ func (m *isrManager) propose(ctx context.Context, proposals []proposal) (settled
 	}
 	ctx, cancel := context.WithTimeout(ctx, alterTimeout)
 	defer cancel()
-	results, err := m.b.cfg.Quorum.AlterPartitions(ctx, changes)
+	results, err := m.b.cfg.Controller.AlterPartitions(ctx, changes)
 	if err == nil && len(results) != len(changes) {
 		err = errors.New("replication: the controller's answer is not one to what was asked")
 	}

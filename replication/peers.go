@@ -18,18 +18,31 @@ type Peers interface {
 	LeaderEpoch(ctx context.Context, url string, notices *wire.LeaderEpochNotices) error
 }
 
-// Quorum is what replication asks of the metadata quorum besides metadata.
-// *controller.Controller is one.
-type Quorum interface {
+// Metadata is what a broker needs of the metadata quorum: what it has agreed on, and
+// a way to propose changes. *controller.Controller is one.
+type Metadata interface {
+	// State is the newest metadata that is applied here; Watch tells of changes.
+	State() *controller.State
+	Watch() *controller.Cursor
+	Quorum() controller.QuorumInfo
+
+	// CreateTopic, AlterTopic and DeleteTopic change topics; State has the change
+	// when they return.
+	CreateTopic(ctx context.Context, req controller.CreateTopicRequest) (*controller.Topic, error)
+	AlterTopic(ctx context.Context, name string, configs map[string]*string, partitions int) (*controller.Topic, error)
+	DeleteTopic(ctx context.Context, name string) error
+
 	// BrokerEpoch is this broker's epoch, 0 before it is registered.
 	BrokerEpoch() int64
 	// SessionValid tells that the controller can't have fenced this broker yet, by
 	// a clock that goes on while the machine sleeps (R59).
 	SessionValid() bool
+	// SetBrokerState fences, unfences or drains a broker.
+	SetBrokerState(ctx context.Context, id int32, fenced, draining bool) error
 	// AlterPartitions proposes ISRs (R43). An error that is controller.ErrNoController
 	// says that nothing was proposed; after any other one nobody knows (R45). Without
 	// an error there is a result for each change, in their order.
 	AlterPartitions(ctx context.Context, changes []wire.AlterPartition) ([]wire.AlterResult, error)
 }
 
-var _ Quorum = (*controller.Controller)(nil)
+var _ Metadata = (*controller.Controller)(nil)

@@ -47,12 +47,14 @@ type Cursor struct {
 }
 
 // Watch returns a cursor that stands before everything: its first Next is a jump.
-func (c *Controller) Watch() *Cursor {
-	c.fsm.feed.mu.Lock()
-	defer c.fsm.feed.mu.Unlock()
-	first := &delta{done: make(chan struct{}), jump: true, next: c.fsm.feed.last}
+func (c *Controller) Watch() *Cursor { return c.fsm.watch() }
+
+func (f *fsm) watch() *Cursor {
+	f.feed.mu.Lock()
+	defer f.feed.mu.Unlock()
+	first := &delta{done: make(chan struct{}), jump: true, next: f.feed.last}
 	close(first.done)
-	return &Cursor{fsm: c.fsm, at: first}
+	return &Cursor{fsm: f, at: first}
 }
 
 // Ready is closed once Next has something to tell.

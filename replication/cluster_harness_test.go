@@ -1,0 +1,485 @@
+package replication
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/rs/zerolog"
+
+	"highwater/replication/controller"
+	"highwater/replication/replica"
+	"highwater/replication/wire"
+	"highwater/storage"
+)
+
+// testCluster is some brokers in one process and one bubble of time, over a network
+// and a metadata quorum that the test rules: it cuts links, and decides which
+// broker learns of which metadata when. Logs are real files.
+type testCluster struct {
+	t       *testing.T
+	opts    clusterOptions
+	members []*member
+
+	mu    sync.Mutex // guards what follows
+	index uint64
+	truth *controller.Memory
+	log   []entry
+	cut   map[[2]int32]bool // from, to
+	calls map[*call]struct{}
+	// proposals answers a proposal of ISRs instead of the state machine, if set.
+	proposals func(from int32, changes []wire.AlterPartition) (results []wire.AlterResult, err error, done bool)
+}
+
+type clusterOptions struct {
+	brokers  int
+	lagMax   time.Duration
+	mutation replica.Mutation
+	config   func(*Config)
+}
+
+type entry struct {
+	index   uint64
+	command controller.Command
+}
+
+type call struct {
+	from, to int32
+	cancel   context.CancelFunc
+}
+
+// member is one broker with its own view of the metadata.
+type member struct {
+	*Broker
+	c      *testCluster
+	id     int32
+	dir    string
+	diskID uuid.UUID
+	store  *storage.Store
+	meta   *controller.Memory
+	epoch  int64
+
+	mu      sync.Mutex // guards what follows
+	applied int        // of the cluster's log
+	lagging bool       // learns of no metadata
+	lonely  bool       // can't reach the controller
+	expired bool       // its session may have ended
+
+	cancel context.CancelFunc
+	loops  sync.WaitGroup
+	up     bool
+}
+
+// inCluster runs a test with brokers 1 … n inside a bubble.
+func inCluster(t *testing.T, o clusterOptions, test func(c *testCluster)) {
+	t.Helper()
+	if o.brokers == 0 {
+		o.brokers = 3
+	}
+	dirs := make([]string, o.brokers)
+	for i := range dirs {
+		dirs[i] = t.TempDir()
+	}
+	synctest.Test(t, func(t *testing.T) {
+		c := &testCluster{t: t, opts: o, truth: controller.NewMemory(o.mutation), cut: map[[2]int32]bool{}, calls: map[*call]struct{}{}}
+		c.apply(&controller.InitCluster{ClusterID: "test"})
+		for i, dir := range dirs {
+			c.members = append(c.members, &member{c: c, id: int32(i + 1), dir: dir, diskID: uuid.New()})
+		}
+		for _, m := range c.members {
+			m.start()
+		}
+		defer func() {
+			for _, m := range c.members {
+				if m.up {
+					m.stop()
+				}
+			}
+		}()
+		test(c)
+	})
+}
+
+func (c *testCluster) must(err error) {
+	c.t.Helper()
+	if err != nil {
+		c.t.Fatal(err)
+	}
+}
+
+// member is broker id.
+func (c *testCluster) broker(id int32) *member { return c.members[id-1] }
+
+// apply has the quorum agree on a command; those who don't lag learn of it.
+func (c *testCluster) apply(cmd controller.Command) any {
+	c.mu.Lock()
+	c.index++
+	c.log = append(c.log, entry{c.index, cmd})
+	result := c.truth.Apply(cmd, c.index)
+	c.mu.Unlock()
+	for _, m := range c.members {
+		m.learn(false)
+	}
+	return result
+}
+
+// learn applies what the quorum has agreed on, also while lagging if asked.
+func (m *member) learn(anyway bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.meta == nil || m.lagging && !anyway {
+		return
+	}
+	m.c.mu.Lock()
+	news := m.c.log[m.applied:]
+	m.applied = len(m.c.log)
+	m.c.mu.Unlock()
+	for _, e := range news {
+		m.meta.Apply(e.command, e.index)
+	}
+}
+
+// lag keeps the metadata from the broker, or lets it catch up.
+func (m *member) lag(lagging bool) {
+	m.mu.Lock()
+	m.lagging = lagging
+	m.mu.Unlock()
+	m.learn(false)
+}
+
+// isolate cuts the broker off from the controller: it learns nothing, proposes
+// nothing, and its session ends.
+func (m *member) isolate(isolated bool) {
+	m.mu.Lock()
+	m.lonely, m.expired = isolated, isolated
+	m.mu.Unlock()
+	m.lag(isolated)
+}
+
+// start is a broker's start: it registers with what its disk holds, and unfences.
+func (m *member) start() {
+	t := m.c.t
+	t.Helper()
+	so := storage.Options{Dir: m.dir, Fsync: storage.FsyncCommit, Logger: zerolog.Nop()}
+	var err error
+	m.store, err = storage.Open(so)
+	m.c.must(err)
+	ctx, cancel := context.WithCancel(context.Background())
+	m.cancel, m.up = cancel, true
+	m.loops.Go(func() { m.check(m.store.Run(ctx)) })
+	held, err := m.store.Held(ctx)
+	m.c.must(err)
+	reg := controller.Registration{Directory: m.diskID, Durable: m.store.DurableStart(), Held: map[uuid.UUID][]int32{}}
+	for _, h := range held {
+		if !h.Lossy {
+			reg.Held[h.ID.Topic] = append(reg.Held[h.ID.Topic], h.ID.Partition)
+		}
+	}
+	m.mu.Lock()
+	m.meta, m.applied = controller.NewMemory(0), 0
+	m.mu.Unlock()
+	var replaces int64
+	if old := m.c.truth.State().Brokers[m.id]; old != nil {
+		replaces = old.Epoch
+	}
+	b, ok := m.c.apply(&controller.RegisterBroker{ID: m.id, Incarnation: uuid.New(), Replaces: replaces, URL: fmt.Sprint(m.id), Data: reg}).(*controller.Broker)
+	if !ok {
+		t.Fatal("the registration was refused")
+	}
+	m.epoch = b.Epoch
+	cfg := Config{NodeID: m.id, Store: m.store, Controller: m.metadata(), Peers: &testPeers{m}, Logger: zerolog.New(zerolog.NewTestWriter(t)).With().Int32("broker", m.id).Logger(),
+		LagMax: m.c.opts.lagMax, Mutation: m.c.opts.mutation, Fsync: so.Fsync}
+	if m.c.opts.config != nil {
+		m.c.opts.config(&cfg)
+	}
+	m.Broker = New(cfg)
+	m.c.must(m.Broker.Start(ctx))
+	m.loops.Go(func() { m.check(m.Broker.Run(ctx)) })
+}
+
+func (m *member) check(err error) {
+	if err != nil {
+		m.c.t.Errorf("broker %d: %v", m.id, err)
+	}
+}
+
+// stop ends a broker, cleanly as far as its disk goes.
+func (m *member) stop() {
+	m.c.t.Helper()
+	m.c.must(m.Broker.Close(context.Background()))
+	m.cancel()
+	m.c.hangUp(func(*call) bool { return true }, m.id)
+	m.loops.Wait()
+	m.c.must(m.store.Close())
+	m.up = false
+	m.mu.Lock()
+	m.meta = nil
+	m.mu.Unlock()
+}
+
+// fence is what the controller does when it hears no more of a broker.
+func (c *testCluster) fence(id int32) {
+	c.t.Helper()
+	b := c.truth.State().Brokers[id]
+	if err, ok := c.apply(&controller.SetBroker{ID: id, Epoch: b.Epoch, Fenced: true}).(error); ok {
+		c.t.Fatal(err)
+	}
+}
+
+func (c *testCluster) unfence(id int32) {
+	c.t.Helper()
+	b := c.truth.State().Brokers[id]
+	if err, ok := c.apply(&controller.SetBroker{ID: id, Epoch: b.Epoch}).(error); ok {
+		c.t.Fatal(err)
+	}
+}
+
+// create makes a topic whose partitions have these replicas.
+func (c *testCluster) create(name string, minInSync int, replicas ...[]int32) *controller.Topic {
+	c.t.Helper()
+	topic, ok := c.apply(&controller.CreateTopic{Name: name, ID: uuid.New(), Replicas: replicas, MinInSync: minInSync}).(*controller.Topic)
+	if !ok {
+		c.t.Fatal("the topic was refused")
+	}
+	c.settle()
+	return topic
+}
+
+// settle waits until nothing goes on any more but waiting.
+func (c *testCluster) settle() { synctest.Wait() }
+
+// meta is the truth about a partition.
+func (c *testCluster) meta(topic string, num int32) *controller.Partition {
+	c.t.Helper()
+	t, ok := c.truth.State().Topic(topic)
+	if !ok {
+		c.t.Fatalf("no topic %s", topic)
+	}
+	return &t.Partitions[num]
+}
+
+// replica is a broker's replica of a partition, whatever its role.
+func (m *member) replica(topic string, num int32) *Partition {
+	m.c.t.Helper()
+	t, err := m.localTopic(topic)
+	m.c.must(err)
+	p := t.partition(num)
+	if p == nil {
+		m.c.t.Fatalf("broker %d has no replica of %s-%d", m.id, topic, num)
+	}
+	return p
+}
+
+// append appends values, one batch, through the broker's own leadership.
+func (m *member) append(acks Acks, topic string, num int32, values ...string) AppendResult {
+	m.c.t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	return m.appendLocal(ctx, acks, []AppendRequest{{Topic: topic, Partition: num, Batches: []storage.Batch{batch(m.c.t, values...)}}})[0]
+}
+
+func (m *member) mustAppend(acks Acks, topic string, num int32, values ...string) AppendResult {
+	m.c.t.Helper()
+	res := m.append(acks, topic, num, values...)
+	m.c.must(res.Err)
+	return res
+}
+
+// contents are the values of a replica's whole log, committed or not.
+func (m *member) contents(topic string, num int32) []string {
+	m.c.t.Helper()
+	p := m.replica(topic, num)
+	start, end := p.log.StartOffset(), p.log.WrittenEnd()
+	var out []string
+	for at := start; at < end; {
+		r, err := p.log.Read(at, end, 1<<20, nil)
+		m.c.must(err)
+		for _, rec := range records(m.c.t, FetchResult{Data: r.Data, HighWatermark: end}, at) {
+			out = append(out, string(rec.Value))
+		}
+		at = nextOffset(r.Data)
+	}
+	return out
+}
+
+// same fails unless the logs of these brokers are equal, byte by byte, with equal
+// epochs (V23), and hold these values.
+func (c *testCluster) same(topic string, num int32, want []string, ids ...int32) {
+	c.t.Helper()
+	var first []byte
+	for i, id := range ids {
+		m := c.broker(id)
+		p := m.replica(topic, num)
+		r, err := p.log.Read(p.log.StartOffset(), p.log.WrittenEnd(), 1<<30, nil)
+		c.must(err)
+		if i == 0 {
+			first = slices.Clone(r.Data)
+			if got := m.contents(topic, num); !slices.Equal(got, want) {
+				c.t.Errorf("broker %d holds %q, want %q", id, got, want)
+			}
+			continue
+		}
+		if !slices.Equal(first, r.Data) {
+			c.t.Errorf("V23: broker %d holds %q, broker %d %q", id, m.contents(topic, num), ids[0], c.broker(ids[0]).contents(topic, num))
+		}
+	}
+}
+
+// link cuts or mends what from sends to to: requests one way, answers the other.
+func (c *testCluster) link(from, to int32, open bool) {
+	c.mu.Lock()
+	c.cut[[2]int32{from, to}] = !open
+	c.mu.Unlock()
+	if !open {
+		c.hangUp(func(call *call) bool { return call.from == from && call.to == to || call.from == to && call.to == from })
+	}
+}
+
+// isolate cuts or mends all links of a broker, both ways.
+func (c *testCluster) links(id int32, open bool) {
+	for _, m := range c.members {
+		if m.id != id {
+			c.link(id, m.id, open)
+			c.link(m.id, id, open)
+		}
+	}
+}
+
+func (c *testCluster) hangUp(which func(*call) bool, of ...int32) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for call := range c.calls {
+		if which(call) && (len(of) == 0 || slices.Contains(of, call.from) || slices.Contains(of, call.to)) {
+			call.cancel()
+		}
+	}
+}
+
+var errCut = errors.New("the link is cut")
+
+// testPeers is the network as one broker sees it.
+type testPeers struct{ m *member }
+
+func (p *testPeers) dial(ctx context.Context, url string) (*member, context.Context, func() error, error) {
+	id, err := strconv.Atoi(url)
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	c, from, to := p.m.c, p.m.id, int32(id)
+	ctx, cancel := context.WithCancel(ctx)
+	one := &call{from: from, to: to, cancel: cancel}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	target := c.broker(to)
+	if c.cut[[2]int32{from, to}] || !target.up {
+		cancel()
+		return nil, nil, nil, errCut
+	}
+	c.calls[one] = struct{}{}
+	return target, ctx, func() error {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		delete(c.calls, one)
+		err := ctx.Err()
+		cancel()
+		if c.cut[[2]int32{to, from}] {
+			return errCut
+		}
+		return err
+	}, nil
+}
+
+func (p *testPeers) Fetch(ctx context.Context, url string, req *wire.FetchRequest, buf *[]byte) (*wire.FetchResponse, error) {
+	target, ctx, end, err := p.dial(ctx, url)
+	if err != nil {
+		return nil, err
+	}
+	resp := target.ServeFetch(ctx, req, buf)
+	return resp, end()
+}
+
+func (p *testPeers) LeaderEpoch(ctx context.Context, url string, notices *wire.LeaderEpochNotices) error {
+	target, _, end, err := p.dial(ctx, url)
+	if err != nil {
+		return err
+	}
+	if code := target.ServeLeaderEpoch(notices); code != wire.OK {
+		return errors.New(string(code))
+	}
+	return end()
+}
+
+// testMetadata is the metadata quorum as one broker sees it.
+type testMetadata struct {
+	*controller.Memory
+	m *member
+}
+
+func (m *member) metadata() *testMetadata { return &testMetadata{m.meta, m} }
+
+func (d *testMetadata) propose(cmd controller.Command) (any, error) {
+	d.m.mu.Lock()
+	lonely := d.m.lonely
+	d.m.mu.Unlock()
+	if lonely {
+		return nil, controller.ErrNoController
+	}
+	result := d.m.c.apply(cmd)
+	err, _ := result.(error)
+	return result, err
+}
+
+func (d *testMetadata) Quorum() controller.QuorumInfo { return controller.QuorumInfo{} }
+
+func (d *testMetadata) CreateTopic(context.Context, controller.CreateTopicRequest) (*controller.Topic, error) {
+	return nil, controller.ErrNoController
+}
+
+func (d *testMetadata) AlterTopic(context.Context, string, map[string]*string, int) (*controller.Topic, error) {
+	return nil, controller.ErrNoController
+}
+
+func (d *testMetadata) DeleteTopic(_ context.Context, name string) error {
+	t, ok := d.State().Topic(name)
+	if !ok {
+		return &controller.UnknownTopicError{Topic: name}
+	}
+	_, err := d.propose(&controller.DeleteTopic{ID: t.ID})
+	return err
+}
+
+func (d *testMetadata) BrokerEpoch() int64 { return d.m.epoch }
+
+func (d *testMetadata) SessionValid() bool {
+	d.m.mu.Lock()
+	defer d.m.mu.Unlock()
+	return !d.m.expired
+}
+
+func (d *testMetadata) SetBrokerState(_ context.Context, id int32, fenced, draining bool) error {
+	_, err := d.propose(&controller.SetBroker{ID: id, Epoch: d.m.epoch, Fenced: fenced, Draining: draining})
+	return err
+}
+
+func (d *testMetadata) AlterPartitions(_ context.Context, changes []wire.AlterPartition) ([]wire.AlterResult, error) {
+	d.m.c.mu.Lock()
+	hook := d.m.c.proposals
+	d.m.c.mu.Unlock()
+	if hook != nil {
+		if results, err, done := hook(d.m.id, changes); done {
+			return results, err
+		}
+	}
+	result, err := d.propose(&controller.AlterPartitions{Broker: d.m.id, Epoch: d.m.epoch, Changes: changes})
+	if err != nil {
+		return nil, err
+	}
+	return result.([]wire.AlterResult), nil
+}
