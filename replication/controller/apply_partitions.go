@@ -21,7 +21,9 @@ func (c *AlterPartitions) apply(e *edit) any {
 
 // alterPartition judges and makes one change of an ISR. Both epochs are compared
 // here, so of two proposals made from one state the second fails (R44, V31). The
-// ISR that there is already is no change, and a success (R45).
+// ISR that there is already is a success, too (R45), and uses up the partition
+// epoch: so a leader makes sure that a copy of an earlier proposal, which may still
+// be under way, comes to nothing.
 func (e *edit) alterPartition(leader int32, change *wire.AlterPartition) wire.AlterResult {
 	t, p := e.partition(change.Topic, change.Partition)
 	if p == nil {
@@ -38,6 +40,7 @@ func (e *edit) alterPartition(leader int32, change *wire.AlterPartition) wire.Al
 	_, p = e.update(t, change.Partition, func(p *Partition) {
 		p.Recovering = p.Recovering && !change.Recovered
 		if sameMembers(p.ISR, isr) {
+			p.PartitionEpoch++ // nothing else may be new
 			return
 		}
 		left := minus(p.ISR, isr)

@@ -18,7 +18,7 @@ func (e *edit) update(t *Topic, num int32, change func(p *Partition)) (*Topic, *
 	if p.equal(old) {
 		return t, old
 	}
-	p.PartitionEpoch++
+	p.PartitionEpoch = old.PartitionEpoch + 1
 	if p.Leader != old.Leader || slices.ContainsFunc(old.Replicas, func(id int32) bool { return !slices.Contains(p.Replicas, id) }) {
 		p.LeaderEpoch++
 	}
