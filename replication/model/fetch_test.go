@@ -156,6 +156,7 @@ func (n *node) judge(p *part, d *served, s *replica.Session) *wire.FetchedPartit
 	d.lead = nil
 	answer := &wire.FetchedPartition{TopicPartition: d.said.TopicPartition, LeaderEpoch: p.epoch, Leader: p.leader}
 	if p.lead == nil {
+		n.w.saw("fetch refused: " + string(wire.CodeNotLeader))
 		answer.Code = wire.CodeNotLeader
 		return answer
 	}

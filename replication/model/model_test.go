@@ -75,6 +75,10 @@ func traceOf(seed uint64, mutation func(*config)) string {
 	if w == nil {
 		return ""
 	}
-	lines := w.lines[max(0, len(w.lines)-120):]
+	lines := w.lines
+	if i := slices.IndexFunc(lines, func(l string) bool { return strings.HasSuffix(l, " heal") }); i > 0 {
+		lines = append(lines[:i:i], lines[max(i, len(lines)-20):]...)
+	}
+	lines = lines[max(0, len(lines)-60):]
 	return strings.Join(lines, "\n") + fmt.Sprintf("\nHIGHWATER_MODEL_SEED=%d shows all of it", seed)
 }

@@ -240,7 +240,7 @@ func (p *part) follow(t *controller.Topic, m *controller.Partition) {
 	p.replica = slices.Contains(m.Replicas, n.id)
 	if !p.replica {
 		p.drop()
-		p.epoch = m.LeaderEpoch
+		p.epoch, p.leader = -1, controller.NoLeader
 		return
 	}
 	if p.log == nil {

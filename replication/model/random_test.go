@@ -273,9 +273,6 @@ func (w *world) heal() {
 	w.cfg.faults = 0
 	for _, n := range w.nodes {
 		n.draining = false
-		if n.up && n.epoch != 0 && w.state().Brokers[n.id].Draining {
-			n.stop()
-		}
 	}
 	for range 300 {
 		w.stepCount++
@@ -301,6 +298,9 @@ func (w *world) heal() {
 func (w *world) round() {
 	w.now = w.now.Add(50 * time.Millisecond)
 	for _, n := range w.nodes {
+		if n.up && n.epoch != 0 && w.state().Brokers[n.id].Draining {
+			n.stop() // it asked for it
+		}
 		switch {
 		case !n.up:
 			n.start()

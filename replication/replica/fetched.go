@@ -78,6 +78,12 @@ func (l *Leader) judge(f Fetch, log Local) Verdict {
 		return Verdict{Code: wire.CodeOffsetOutOfRange}
 	}
 	if f.LastEpoch >= 0 {
+		if f.Offset == log.Start && f.LogStart < f.Offset && f.LastEpoch < log.firstEpoch() {
+			// Its log ends where this one begins, in an epoch that is forgotten here:
+			// whether it is the same as what was here can't be known any more, and a
+			// high watermark would call it committed. It has to go (R90).
+			return Verdict{Code: wire.CodeOffsetOutOfRange}
+		}
 		if end := EndOfEpoch(log.Epochs, f.LastEpoch, log.Written); end.Epoch < f.LastEpoch || end.EndOffset < f.Offset {
 			return Verdict{Diverging: &end}
 		}
@@ -86,6 +92,14 @@ func (l *Leader) judge(f Fetch, log Local) Verdict {
 		return Verdict{Code: wire.CodeOffsetOutOfRange}
 	}
 	return Verdict{}
+}
+
+// firstEpoch is the epoch of the log's beginning.
+func (l *Local) firstEpoch() int32 {
+	if len(l.Epochs) == 0 {
+		return 0
+	}
+	return l.Epochs[0].Epoch
 }
 
 // Detach tells that the requests of a session say nothing of this partition any

@@ -77,7 +77,8 @@ func (m Mutation) Decide(sent Sent, now Now, answer *wire.FetchedPartition) Deci
 // it would begin beyond the leader's end. A log that isn't empty and ends beyond
 // the leader's would have diverged: never thrown away on that ground.
 func outOfRange(now Now, answer *wire.FetchedPartition) Decision {
-	if now.End < answer.LogStart || now.End > answer.LeaderEnd && LastEpoch(now.Epochs) < 0 {
+	before := now.End <= answer.LogStart && now.LogStart < answer.LogStart
+	if before || now.End > answer.LeaderEnd && LastEpoch(now.Epochs) < 0 {
 		return Decision{Step: Reset, Offset: answer.LogStart}
 	}
 	return Decision{Step: Wait, Code: answer.Code}
