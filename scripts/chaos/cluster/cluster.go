@@ -242,7 +242,7 @@ func (b *Broker) Start() error {
 	defer func() { _ = out.Close() }()
 	c := b.cluster
 	args := append([]string{c.cfg.Binary, "--listen=" + b.address, "--data-dir=" + b.dir, fmt.Sprintf("--node-id=%d", b.ID), "--log-format=json",
-		"--advertise-url=" + b.URL()}, c.cfg.Flags...)
+		"--advertise-url=" + b.URL(), "--disk-faults=" + b.faultsPath()}, c.cfg.Flags...)
 	if via := b.detours(); via != "" {
 		args = append(args, "--peer-via="+via)
 	}
@@ -363,6 +363,17 @@ func (b *Broker) Stop(limit time.Duration) (code int, err error) {
 	case <-time.After(limit):
 		return -1, errors.Join(fmt.Errorf("broker %d, %v: %w", b.ID, limit, ErrHung), b.Kill())
 	}
+}
+
+func (b *Broker) faultsPath() string { return b.dir + ".faults" }
+
+// Disk makes the broker's disk fail as the plan says (the lines of --disk-faults),
+// until the next call.
+func (b *Broker) Disk(plan string) error {
+	if err := os.WriteFile(b.faultsPath()+".new", []byte(plan), 0o600); err != nil {
+		return err
+	}
+	return os.Rename(b.faultsPath()+".new", b.faultsPath())
 }
 
 // Wipe throws the data of a broker that doesn't run away. It comes back by

@@ -17,7 +17,7 @@ import (
 
 // consumed is a record as a fetch in lines shows it.
 type consumed struct {
-	Offset   int64           `json:"offset"`
+	Offset   *int64          `json:"offset"`
 	Value    json.RawMessage `json:"value"`
 	Encoding string          `json:"value_encoding"`
 }
@@ -29,6 +29,9 @@ func parseLine(line []byte) (history.Record, error) {
 	if err := json.Unmarshal(line, &r); err != nil {
 		return history.Record{}, fmt.Errorf("%w: %.200s", err, line)
 	}
+	if r.Offset == nil {
+		return history.Record{}, fmt.Errorf("no record: %.200s", line) // such as the problem that ends a stream
+	}
 	value := []byte(r.Value)
 	if r.Encoding != "" {
 		var text string
@@ -37,7 +40,7 @@ func parseLine(line []byte) (history.Record, error) {
 			value, _ = base64.StdEncoding.DecodeString(text)
 		}
 	}
-	return history.Record{Offset: r.Offset, Value: Name(value)}, nil
+	return history.Record{Offset: *r.Offset, Value: Name(value)}, nil
 }
 
 // fetch reads once, and takes it down.
@@ -216,7 +219,8 @@ func (c *client) tail(ctx context.Context, broker int, p history.Partition, topi
 		}
 		r, err := parseLine(line)
 		if err != nil {
-			break // the last line was cut, or the stream ends with a problem
+			a.err = err // the last line was cut, or the stream ends with a problem
+			break
 		}
 		op.Records = append(op.Records, r)
 		next = r.Offset + 1

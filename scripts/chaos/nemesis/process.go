@@ -101,20 +101,6 @@ func (n *Nemesis) wipe(ctx context.Context) (end func(), hit string) {
 	}
 	return func() {
 		n.start(id)
-		// Until it has everything again, another loss is one too many.
-		deadline := time.Now().Add(rejoinLimit)
-		lacking := n.c.OutOfSync(n.cfg.Topics)
-		for ; len(lacking) > 0 && time.Now().Before(deadline); lacking = n.c.OutOfSync(n.cfg.Topics) {
-			time.Sleep(200 * time.Millisecond)
-			if !b.Running() { // it may be refused while its former self counts as alive
-				n.start(id)
-			}
-		}
-		if len(lacking) > 0 {
-			n.misdeed("broker %d, wiped, has not come back within %v: %s", id, rejoinLimit, lacking[0])
-		}
+		n.awaitWhole(id)
 	}, fmt.Sprintf("[%d]", id)
 }
-
-// rejoinLimit is how long an empty broker may take to be a full one again.
-const rejoinLimit = 60 * time.Second
