@@ -1,8 +1,12 @@
 package replication
 
 import (
+	"context"
+	"errors"
 	"testing"
 	"time"
+
+	"highwater/replication/controller"
 )
 
 // One of everything: a topic on three brokers, an append that all of them have when
@@ -34,5 +38,48 @@ func TestRecordsReachAllReplicasAndARestartedFollower(t *testing.T) {
 			t.Errorf("R42: ISR %v after the follower came back", isr)
 		}
 		c.same("a", 0, []string{"1", "2", "3"}, 1, 2, 3)
+	})
+}
+
+// R74: nothing that a leader took before it hands over is left in doubt, and it
+// takes nothing more.
+func TestR74_AHandOverLeavesNothingInDoubt(t *testing.T) {
+	inCluster(t, clusterOptions{}, func(c *testCluster) {
+		c.create("a", 2, []int32{1, 2, 3})
+		c.create("alone", 1, []int32{1})
+		for range 5 {
+			c.broker(1).mustAppend(AcksLeader, "a", 0, "x")
+		}
+		held, resume := c.broker(1).HandOver(context.Background())
+		if held != 1 {
+			t.Errorf("%d partitions are held", held)
+		}
+		p := c.broker(1).replica("a", 0)
+		if hw, end := p.hw.Load(), p.log.WrittenEnd(); hw != 5 || end != 5 {
+			t.Errorf("high watermark %d, end %d", hw, end)
+		}
+		var not *NotLeaderError
+		if res := c.broker(1).append(AcksAll, "a", 0, "y"); !errors.As(res.Err, &not) || res.Unknown {
+			t.Errorf("an append while leadership moves: %+v", res)
+		}
+		c.broker(1).mustAppend(AcksAll, "alone", 0, "nobody else has it")
+		resume()
+		c.broker(1).mustAppend(AcksAll, "a", 0, "z")
+
+		c.broker(1).HandOver(context.Background())
+		b := c.truth.State().Brokers[1]
+		c.apply(&controller.SetBroker{ID: 1, Epoch: b.Epoch, Draining: true})
+		c.settle()
+		if leader := c.meta("a", 0).Leader; leader != 2 {
+			t.Fatalf("leader %d", leader)
+		}
+		if res := c.broker(2).mustAppend(AcksAll, "a", 0, "new"); res.BaseOffset != 6 {
+			t.Errorf("%+v", res)
+		}
+		if res := c.broker(1).append(AcksAll, "a", 0, "y"); !errors.As(res.Err, &not) || not.Leader != 2 {
+			t.Errorf("after the hand-over: %+v", res)
+		}
+		time.Sleep(time.Second)
+		c.same("a", 0, []string{"x", "x", "x", "x", "x", "z", "new"}, 2, 1, 3)
 	})
 }

@@ -3,6 +3,7 @@ package replication
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"highwater/replication/controller"
@@ -148,14 +149,21 @@ func (b *Broker) configure(p *Partition, m *topicMeta) {
 	p.mu.Unlock()
 	p.water.Lock()
 	leads := p.lead != nil
+	var was replica.Meta
 	if leads {
+		was = p.lead.Meta()
 		p.lead.SetMeta(meta)
 		p.failUnderMin(m.Name)
 	}
 	p.water.Unlock()
-	if leads {
-		p.advance()
+	if !leads {
+		return
 	}
+	if meta.PartitionEpoch > was.PartitionEpoch && !slices.Equal(meta.ISR, was.ISR) {
+		b.cfg.Logger.Info().Str("topic", m.Name).Int32("partition", p.num).Int32("leader_epoch", meta.LeaderEpoch).Int32("partition_epoch", meta.PartitionEpoch).
+			Ints32("from", was.ISR).Ints32("to", meta.ISR).Str("reason", "the controller changed it").Msg("ISR change")
+	}
+	p.advance()
 }
 
 // failUnderMin answers those who wait, while the ISR is too small for the high
