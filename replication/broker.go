@@ -112,7 +112,7 @@ func (b *Broker) Start(ctx context.Context) error {
 		return err
 	}
 	// The logs stand: from here on this broker may lead (R66).
-	if err := b.cfg.Controller.SetBrokerState(ctx, b.cfg.NodeID, false, false); err != nil {
+	if err := b.cfg.Controller.Unfence(ctx); err != nil {
 		return err
 	}
 	if err := b.catchUp(ctx); err != nil {

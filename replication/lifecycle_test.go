@@ -369,7 +369,7 @@ func TestR49_LeadershipLostAndGainedWhileRunning(t *testing.T) {
 	n.create("a", 1)
 	n.mustAppend(AcksAll, "a", 0, "e0")
 	p := n.partition("a", 0)
-	n.must(n.ctl.SetBrokerState(ctx, 1, true, false))
+	n.must(n.ctl.Fence(ctx))
 	n.must(n.catchUp(ctx))
 	var not *NotLeaderError
 	if res := n.append(AcksLeader, "a", 0, "x"); !errors.As(res.Err, &not) || res.Unknown || not.Leader != controller.NoLeader {
@@ -387,7 +387,7 @@ func TestR49_LeadershipLostAndGainedWhileRunning(t *testing.T) {
 	if n.Ready() == nil {
 		t.Error("ready while fenced")
 	}
-	n.must(n.ctl.SetBrokerState(ctx, 1, false, false))
+	n.must(n.ctl.Unfence(ctx))
 	n.must(n.catchUp(ctx))
 	if res := n.mustAppend(AcksAll, "a", 0, "e2"); res.BaseOffset != 1 || res.LeaderEpoch != 2 {
 		t.Errorf("after: %+v", res)

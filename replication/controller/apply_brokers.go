@@ -13,7 +13,7 @@ import (
 func (c *InitCluster) apply(e *edit) any {
 	// The first one wins for ever; a second proposer learns the id from the state.
 	if e.next.ClusterID == "" {
-		e.next.ClusterID = c.ClusterID
+		e.next.ClusterID, e.next.Voters = c.ClusterID, c.Voters
 	}
 	return nil
 }

@@ -40,6 +40,9 @@ type Command interface {
 // InitCluster founds the cluster; the first one wins for ever. No result.
 type InitCluster struct {
 	ClusterID string `json:"cluster_id"`
+	// Voters are the brokers whose members of the quorum are to have a vote, also
+	// when they come back as new ones.
+	Voters []int32 `json:"voters,omitempty"`
 }
 
 // RegisterBroker begins a broker's new life, fenced. Result: *Broker. Errors:

@@ -13,7 +13,6 @@ import (
 	"testing"
 
 	"github.com/google/uuid"
-	"github.com/hashicorp/raft"
 	"github.com/rs/zerolog"
 )
 
@@ -30,7 +29,7 @@ func open(t *testing.T, cfg Config) *Controller {
 
 func start(t *testing.T, c *Controller) {
 	t.Helper()
-	if err := errors.Join(c.Start(context.Background()), c.SetBrokerState(context.Background(), c.cfg.NodeID, false, false)); err != nil {
+	if err := errors.Join(c.Start(context.Background()), c.Unfence(context.Background())); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -135,7 +134,7 @@ func TestSnapshotAndLogGiveTheSameStateAfterARestart(t *testing.T) {
 	c := open(t, Config{Dir: dir, NodeID: 1})
 	start(t, c)
 	create(t, c, "in-snapshot", 5)
-	if err := c.raft.Snapshot().Error(); err != nil {
+	if err := c.member.Load().raft.Snapshot().Error(); err != nil {
 		t.Fatal(err)
 	}
 	create(t, c, "in-log", 5)
@@ -172,7 +171,7 @@ func TestManyEntriesAreSnapshotAtTheEnd(t *testing.T) {
 			t.Fatal(err)
 		}
 		if i == 10 {
-			if err := c.raft.Snapshot().Error(); err != nil {
+			if err := c.member.Load().raft.Snapshot().Error(); err != nil {
 				t.Fatal(err)
 			}
 			if n := c.fsm.unsaved.Load(); n > 2 {
@@ -281,7 +280,7 @@ func TestK9_ADamagedDirectoryIsNeverANewCluster(t *testing.T) {
 		}
 		c := open(t, Config{Dir: dir, NodeID: 1})
 		start(t, c)
-		if err := c.raft.Snapshot().Error(); err != nil {
+		if err := c.member.Load().raft.Snapshot().Error(); err != nil {
 			t.Fatal(err)
 		}
 		if err := errors.Join(c.Close(), compacted(dir)); err != nil {
@@ -332,7 +331,7 @@ func TestK9_ADamagedDirectoryIsNeverANewCluster(t *testing.T) {
 // A process that dies while it founds the quorum may try again: nothing was decided.
 func TestK6_AnUnfinishedFoundingStartsOver(t *testing.T) {
 	dir := t.TempDir()
-	d, err := openDir(dir, 1, false)
+	d, err := openDir(Config{Dir: dir, NodeID: 1})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -344,7 +343,7 @@ func TestK6_AnUnfinishedFoundingStartsOver(t *testing.T) {
 	if c.dir.ServerID != d.ServerID {
 		t.Errorf("K7: server id %s, drawn was %s", c.dir.ServerID, d.ServerID)
 	}
-	if f := c.raft.GetConfiguration(); f.Error() != nil || len(f.Configuration().Servers) != 1 || f.Configuration().Servers[0].ID != raft.ServerID(d.ServerID.String()) {
+	if f := c.member.Load().raft.GetConfiguration(); f.Error() != nil || len(f.Configuration().Servers) != 1 || f.Configuration().Servers[0].ID != serverID(1, d.ServerID) {
 		t.Errorf("configuration %+v", f.Configuration())
 	}
 }
@@ -470,7 +469,7 @@ func TestAMetadataCommandOfANewerVersionStopsTheBroker(t *testing.T) {
 	dir := t.TempDir()
 	c := open(t, Config{Dir: dir, NodeID: 1})
 	start(t, c)
-	if err := c.raft.Apply([]byte(`{"v":9,"t":"split_partition","d":{}}`), 0).Error(); err != nil {
+	if err := c.member.Load().raft.Apply([]byte(`{"v":9,"t":"split_partition","d":{}}`), 0).Error(); err != nil {
 		t.Fatal(err)
 	}
 	incompatible := (*IncompatibleError)(nil)

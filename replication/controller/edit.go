@@ -126,7 +126,8 @@ func (s *State) Hash() [sha256.Size]byte {
 		Index, Incompatible, TopicsSum uint64
 		Topics                         int
 		ClusterID                      string
-	}{s.Index, s.Incompatible, s.topicsSum, s.TopicCount(), s.ClusterID}
+		Voters                         []int32
+	}{s.Index, s.Incompatible, s.topicsSum, s.TopicCount(), s.ClusterID, s.Voters}
 	if err := enc.Encode(header); err != nil {
 		panic(err) // plain structs into a hash: neither fails
 	}

@@ -19,6 +19,11 @@ type fsm struct {
 	unsaved atomic.Int64
 	// incompatible is closed when State.Incompatible is set.
 	incompatible chan struct{}
+	// configuration is the index of the newest committed change of members; 0: it
+	// is in a snapshot.
+	configuration atomic.Uint64
+	// restored is called when a snapshot has taken the state's place; nil: nobody asks.
+	restored func()
 }
 
 func newFSM(logger zerolog.Logger) *fsm {
@@ -37,7 +42,10 @@ func (f *fsm) ApplyBatch(entries []*raft.Log) []any {
 	var changed []uuid.UUID
 	for i, entry := range entries {
 		if entry.Type != raft.LogCommand {
-			continue // configuration changes are given to batching FSMs, too
+			if entry.Type == raft.LogConfiguration { // batching state machines are given these, too
+				f.configuration.Store(entry.Index)
+			}
+			continue
 		}
 		was := s.Incompatible
 		var c []uuid.UUID
@@ -89,5 +97,8 @@ func (f *fsm) Restore(r io.ReadCloser) error {
 	f.unsaved.Store(0)
 	f.state.Store(s)
 	f.feed.publish(nil, true)
+	if f.restored != nil {
+		f.restored()
+	}
 	return nil
 }

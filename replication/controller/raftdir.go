@@ -10,11 +10,16 @@ import (
 	"os"
 	"path/filepath"
 	"runtime/debug"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/google/uuid"
+	"github.com/hashicorp/raft"
 	raftboltdb "github.com/hashicorp/raft-boltdb/v2"
 	"go.etcd.io/bbolt"
+
+	"highwater/replication/wire"
 )
 
 const (
@@ -34,69 +39,103 @@ type identity struct {
 	// that lost its directory is another one and can't vote twice (K7, K9).
 	ServerID uuid.UUID `json:"server_id"`
 	NodeID   int32     `json:"node_id"`
-	// Founded: raft.db holds the quorum's configuration. From here on it must.
-	Founded bool `json:"founded"`
+	// Pledge is the only list of voters that this member founds a quorum with. It
+	// is here before any other voter hears of it.
+	Pledge []wire.FoundingVoter `json:"pledge,omitempty"`
+	// Joined: it was not there at the founding; raft.db was empty when it became a
+	// member, and is until a leader sends it the log.
+	Joined bool `json:"joined,omitempty"`
+	// Founded: this is a member of a quorum, which may have counted on what is in
+	// raft.db. From here on the file must be there.
+	Founded   bool   `json:"founded"`
+	ClusterID string `json:"cluster_id,omitempty"` // with Founded; a joined member learns it later
+}
+
+// server is this member's id in raft's own terms.
+func (i *identity) server() raft.ServerID { return serverID(i.NodeID, i.ServerID) }
+
+// serverID names a member in raft's configuration. The broker's id in it is what
+// tells whose old self a server is.
+func serverID(broker int32, id uuid.UUID) raft.ServerID {
+	return raft.ServerID(fmt.Sprintf("%d-%s", broker, id))
+}
+
+// serverBroker is the broker id in a serverID.
+func serverBroker(id raft.ServerID) int32 {
+	digits, _, _ := strings.Cut(string(id), "-")
+	n, err := strconv.ParseInt(digits, 10, 32)
+	if err != nil {
+		return NoLeader // no broker
+	}
+	return int32(n)
 }
 
 // raftDir is raft's directory, checked.
 type raftDir struct {
 	path string
+	// alone: there is no other broker, as far as the settings tell.
+	alone bool
 	identity
 }
 
 // openDir finds out whether the directory is new, whole, or neither; the last
-// is a *DirError. partitionsOnDisk tells that the data directory holds logs,
-// whose topics only an existing quorum knows.
-func openDir(path string, nodeID int32, partitionsOnDisk bool) (*raftDir, error) {
-	if err := os.MkdirAll(path, 0o750); err != nil {
+// is a *DirError.
+func openDir(cfg Config) (*raftDir, error) {
+	if err := os.MkdirAll(cfg.Dir, 0o750); err != nil {
 		return nil, fmt.Errorf("controller: %w", err)
 	}
-	d := &raftDir{path: path}
-	data, err := os.ReadFile(filepath.Join(path, identityFile))
+	d := &raftDir{path: cfg.Dir, alone: len(cfg.Cluster) <= 1 && len(cfg.Join) == 0}
+	data, err := os.ReadFile(filepath.Join(d.path, identityFile))
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return d, d.found(nodeID, partitionsOnDisk)
+		return d, d.make(cfg)
 	case err != nil:
 		return nil, fmt.Errorf("controller: %w", err)
 	}
 	if err := json.Unmarshal(data, &d.identity); err != nil || d.ServerID == uuid.Nil {
 		return nil, d.damage(identityFile + " is damaged")
 	}
-	if d.NodeID != nodeID {
-		return nil, &DirError{Dir: path, Reason: fmt.Sprintf("it belongs to node %d, but this is node %d", d.NodeID, nodeID),
+	if d.NodeID != cfg.NodeID {
+		return nil, &DirError{Dir: d.path, Reason: fmt.Sprintf("it belongs to node %d, but this is node %d", d.NodeID, cfg.NodeID),
 			Fix: fmt.Sprintf("Start with --node-id %d, or with another data directory.", d.NodeID)}
 	}
 	if !d.Founded {
-		// The process died while it founded the quorum: nothing was ever decided,
-		// and the file may be half made (S11).
-		if err := os.Remove(filepath.Join(path, raftFile)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		// The process died before it was a member: it never voted and never held
+		// an entry for anybody, and the file may be half made (S11).
+		if err := os.Remove(filepath.Join(d.path, raftFile)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return nil, fmt.Errorf("controller: %w", err)
 		}
 		return d, nil
 	}
-	info, err := os.Stat(filepath.Join(path, raftFile))
+	info, err := os.Stat(filepath.Join(d.path, raftFile))
 	if err != nil || info.Size() == 0 {
 		return nil, d.damage(raftFile + " is missing or empty")
 	}
 	return d, d.check()
 }
 
-// found makes the identity of a new member.
-func (d *raftDir) found(nodeID int32, partitionsOnDisk bool) error {
+// make makes the identity of a new member. Partitions on disk are of a cluster
+// that exists: only joining that gives them their topics back.
+func (d *raftDir) make(cfg Config) error {
 	if _, err := os.Stat(filepath.Join(d.path, raftFile)); err == nil {
 		return d.damage(identityFile + " is missing")
 	}
-	if partitionsOnDisk {
+	if cfg.PartitionsOnDisk && len(cfg.Join) == 0 {
 		return d.damage("there is no metadata here, but the data directory holds partitions")
 	}
-	d.identity = identity{ServerID: uuid.New(), NodeID: nodeID}
+	d.identity = identity{ServerID: uuid.New(), NodeID: cfg.NodeID}
 	return d.writeIdentity()
 }
 
 func (d *raftDir) damage(reason string) error {
-	return &DirError{Dir: d.path, Reason: reason,
-		Fix: "Without the metadata nobody knows which topics the partitions belong to, so no new cluster is made in its place. " +
-			"Put the whole directory back from a copy; or, if the data may be lost, move the whole data directory away and start anew."}
+	fix := "Without the metadata nobody knows which topics the partitions belong to, so no new cluster is made in its place. "
+	if d.alone {
+		fix += "Put the whole directory back from a copy; or, if the data may be lost, move the whole data directory away and start anew."
+	} else {
+		fix += "If the rest of the cluster is alive, move this directory away, leave the partitions where they are, and start once with " +
+			"--join and the URL of another broker: this broker takes its own place again. Else put the whole directory back from a copy."
+	}
+	return &DirError{Dir: d.path, Reason: reason, Fix: fix}
 }
 
 // writeIdentity replaces the identity file, durably (S3).
@@ -169,6 +208,9 @@ func (d *raftDir) checkLog(tx *bbolt.Tx) error {
 			return d.damage(fmt.Sprintf("%s has a hole after entry %d", raftFile, before))
 		}
 		before = binary.BigEndian.Uint64(k)
+	}
+	if d.Joined && before == 0 {
+		return nil // no leader has sent it anything yet, or it has a snapshot only
 	}
 	if len(conf.Get([]byte("CurrentTerm"))) != 8 || bytes.Equal(conf.Get([]byte("CurrentTerm")), make([]byte, 8)) {
 		return d.damage(raftFile + " holds no term")

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"runtime"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/hashicorp/raft"
@@ -35,12 +36,19 @@ type latchedStore struct {
 
 	// frozen says that raft runs: from then on a failed vote or term write stops
 	// raft's loop instead of being returned, because raft panics on it.
-	frozen bool
-	closed chan struct{} // closed by Close
+	frozen   bool
+	closed   chan struct{} // closed by release
+	released sync.Once     // closes closed
+
+	// snapshots is raft's; nil: none are installed.
+	snapshots raft.SnapshotStore
+	installed atomic.Bool   // a leader's snapshot took the state machine's place
+	overtaken chan struct{} // closed when raft must be started again: see DeleteRange
+	once      sync.Once     // closes overtaken
 }
 
 func newLatchedStore(s raftStore, timeout time.Duration) *latchedStore {
-	return &latchedStore{raftStore: s, timeout: timeout, failed: make(chan struct{}), closed: make(chan struct{})}
+	return &latchedStore{raftStore: s, timeout: timeout, failed: make(chan struct{}), closed: make(chan struct{}), overtaken: make(chan struct{})}
 }
 
 // Err is the failure that latched the store, nil while there is none.
@@ -93,8 +101,29 @@ func (s *latchedStore) StoreLogs(logs []*raft.Log) error {
 }
 
 // DeleteRange deletes the entries from first to last, both inclusive.
+//
+// When a leader's snapshot takes the place of a log that reached as far or
+// further, raft 1.7.3 drops the log, but goes on believing in its last entry: it
+// refuses what follows the snapshot, gets the snapshot again, and so on for ever,
+// and votes by an entry that is gone (F70, hashicorp/raft#697). So its loop is
+// held here until raft has been started anew from the file.
 func (s *latchedStore) DeleteRange(first, last uint64) error {
-	return s.write(func() error { return s.raftStore.DeleteRange(first, last) })
+	if err := s.write(func() error { return s.raftStore.DeleteRange(first, last) }); err != nil {
+		return err
+	}
+	if !s.installed.Load() || s.snapshots == nil {
+		return nil
+	}
+	have, err := s.snapshots.List() // the newest comes first
+	if err != nil {
+		return s.latch(err)
+	}
+	if len(have) > 0 && first <= have[0].Index && have[0].Index <= last {
+		s.once.Do(func() { close(s.overtaken) })
+		<-s.closed
+		runtime.Goexit()
+	}
+	return nil
 }
 
 // Set stores votes: see stable.
@@ -123,8 +152,8 @@ func (s *latchedStore) stable(op func() error) error {
 // log when it installs a snapshot, and with it an entry that conflicts (K11).
 func (s *latchedStore) IsMonotonic() bool { return true }
 
-// release ends a loop that stable holds.
-func (s *latchedStore) release() { close(s.closed) }
+// release ends a loop that stable or DeleteRange holds.
+func (s *latchedStore) release() { s.released.Do(func() { close(s.closed) }) }
 
 // Close closes the file, unless a write hangs in it: closing would hang, too.
 func (s *latchedStore) Close() error {

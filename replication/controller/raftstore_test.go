@@ -106,10 +106,10 @@ func TestS4_AFailedStoreEndsTheController(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			c := open(t, Config{Dir: t.TempDir(), NodeID: 1})
 			start(t, c)
-			flaky := &flakyStore{raftStore: c.store.raftStore, fail: errDisk}
-			c.store.mu.Lock()
-			c.store.raftStore = flaky
-			c.store.mu.Unlock()
+			flaky := &flakyStore{raftStore: c.member.Load().store.raftStore, fail: errDisk}
+			c.member.Load().store.mu.Lock()
+			c.member.Load().store.raftStore = flaky
+			c.member.Load().store.mu.Unlock()
 			if whileLeading {
 				_, err := c.CreateTopic(context.Background(), CreateTopicRequest{Name: "a", Partitions: 1, ReplicationFactor: 1})
 				if !errors.Is(err, ErrOutcomeUnknown) {
@@ -117,10 +117,10 @@ func TestS4_AFailedStoreEndsTheController(t *testing.T) {
 				}
 				// It steps down and stands for election, which needs a new term on
 				// disk: raft panics if it is told that this failed.
-				for c.raft.State() != raft.Candidate {
+				for c.member.Load().raft.State() != raft.Candidate {
 					runtime.Gosched()
 				}
-			} else if err := c.store.latch(errDisk); err == nil {
+			} else if err := c.member.Load().store.latch(errDisk); err == nil {
 				t.Fatal("not latched")
 			}
 			if err := c.Run(context.Background()); !errors.Is(err, errDisk) || !errors.Is(err, ErrStoreFailed) {

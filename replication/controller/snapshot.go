@@ -15,18 +15,19 @@ import (
 
 // A snapshot is JSON lines, so that neither side ever holds all of it:
 //
-//	{"v":1,"index":…,"cluster_id":…,"brokers":n,"topics":n}
+//	{"v":1,"index":…,"cluster_id":…,"voters":[…],"brokers":n,"topics":n}
 //	one Broker a line, in the order of ids
 //	one Topic a line, in the order of names
 //	{"hash":"…"}   the state's Hash, in hex: proof that nothing is missing
 const snapshotVersion = 1
 
 type snapshotHeader struct {
-	Version   int    `json:"v"`
-	Index     uint64 `json:"index"`
-	ClusterID string `json:"cluster_id"`
-	Brokers   int    `json:"brokers"`
-	Topics    int    `json:"topics"`
+	Version   int     `json:"v"`
+	Index     uint64  `json:"index"`
+	ClusterID string  `json:"cluster_id"`
+	Voters    []int32 `json:"voters,omitempty"`
+	Brokers   int     `json:"brokers"`
+	Topics    int     `json:"topics"`
 }
 
 type snapshotTrailer struct {
@@ -57,7 +58,7 @@ func (*fsmSnapshot) Release() {}
 func writeSnapshot(w io.Writer, s *State) error {
 	buf := bufio.NewWriterSize(w, 64<<10)
 	enc := json.NewEncoder(buf)
-	header := snapshotHeader{Version: snapshotVersion, Index: s.Index, ClusterID: s.ClusterID, Brokers: len(s.Brokers), Topics: s.TopicCount()}
+	header := snapshotHeader{Version: snapshotVersion, Index: s.Index, ClusterID: s.ClusterID, Voters: s.Voters, Brokers: len(s.Brokers), Topics: s.TopicCount()}
 	if err := enc.Encode(header); err != nil {
 		return err
 	}
@@ -101,7 +102,7 @@ func readSnapshot(r io.ReadCloser) (_ *State, err error) {
 		return nil, fmt.Errorf("version %d, this program reads %d", h.Version, snapshotVersion)
 	}
 	e := newEdit(newState(), h.Index)
-	e.next.ClusterID = h.ClusterID
+	e.next.ClusterID, e.next.Voters = h.ClusterID, h.Voters
 	for range h.Brokers {
 		var b Broker
 		if err := next(&b); err != nil {

@@ -19,7 +19,9 @@ type State struct {
 	// Index is the raft index of the last command in it.
 	Index     uint64
 	ClusterID string
-	Brokers   map[int32]*Broker
+	// Voters are the brokers whose members of the quorum have a vote, in order.
+	Voters  []int32
+	Brokers map[int32]*Broker
 
 	// Incompatible is the raft index of the first command that this version of
 	// the program did not understand; 0: none. From there on this state is not
@@ -53,6 +55,8 @@ func (s *State) Topics() iter.Seq[*Topic] {
 		s.byName.Root().Walk(func(_ []byte, t *Topic) bool { return !yield(t) })
 	}
 }
+
+func (s *State) isVoter(broker int32) bool { return slices.Contains(s.Voters, broker) }
 
 // BrokerIDs lists the registered brokers in order.
 func (s *State) BrokerIDs() []int32 { return slices.Sorted(maps.Keys(s.Brokers)) }

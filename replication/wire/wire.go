@@ -167,6 +167,8 @@ type Heartbeat struct {
 	MetadataIndex uint64 `json:"metadata_index"` // applied by the sender
 	WantFence     bool   `json:"want_fence,omitempty"`
 	WantShutdown  bool   `json:"want_shutdown,omitempty"`
+	// Leaving: the sender's last one; its process is about to end.
+	Leaving bool `json:"leaving,omitempty"`
 }
 
 // HeartbeatAnswer answers a Heartbeat.
@@ -175,6 +177,8 @@ type HeartbeatAnswer struct {
 	Leader    int32  `json:"leader"` // the controller's leader, -1: not known; with CodeNotController
 	LeaderURL string `json:"leader_url,omitempty"`
 	Fenced    bool   `json:"fenced"`
+	// MetadataIndex is the newest index that the quorum has agreed on (R99).
+	MetadataIndex uint64 `json:"metadata_index"`
 	// ShouldShutdown: the broker leads nothing any more, and every other active
 	// broker knows it (R74).
 	ShouldShutdown bool `json:"should_shutdown,omitempty"`

@@ -1,0 +1,262 @@
+package controller
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"highwater/replication/wire"
+)
+
+const (
+	defaultSessionTimeout = 6 * time.Second
+	// heartbeatsPerSession is how many heartbeats fit into a session timeout, of
+	// which several may be lost; maxHeartbeat is the longest pause between two (R70).
+	heartbeatsPerSession = 6
+	maxHeartbeat         = time.Second
+	// retryHeartbeat is the pause after one that no leader answered.
+	retryHeartbeat = 50 * time.Millisecond
+
+	// leaseNumerator/leaseDenominator of the session timeout is how long this
+	// broker counts on not being fenced after it sent a heartbeat that was
+	// answered: less than the timeout, because two clocks don't run alike (R59).
+	leaseNumerator, leaseDenominator = 8, 10
+)
+
+// heartbeatInterval is the pause between two heartbeats.
+func (c *Controller) heartbeatInterval() time.Duration {
+	return min(maxHeartbeat, c.cfg.SessionTimeout/heartbeatsPerSession)
+}
+
+// beatOnce sends one heartbeat to the quorum's leader and takes in the answer.
+// ErrNoController: no leader answered. *StaleBrokerEpochError: this process's
+// registration is over (R68); Run returns it, too.
+func (c *Controller) beatOnce(ctx context.Context, leaving bool) (*wire.HeartbeatAnswer, error) {
+	select {
+	case c.beating <- struct{}{}:
+		defer func() { <-c.beating }()
+	case <-ctx.Done():
+		return nil, fmt.Errorf("%w: %w", ErrNoController, ctx.Err())
+	}
+	// A leader that doesn't answer must not keep this broker from finding the next.
+	ctx, cancel := context.WithTimeout(ctx, max(c.cfg.SessionTimeout/3, retryHeartbeat))
+	defer cancel()
+	sent := c.clock()
+	req := &wire.Heartbeat{Version: wire.Version, ClusterID: c.ClusterID(), Broker: c.cfg.NodeID, BrokerEpoch: c.BrokerEpoch(),
+		MetadataIndex: c.State().Index, WantFence: c.wantFence.Load() || c.lagging(sent), WantShutdown: c.wantShutdown.Load(), Leaving: leaving}
+	answer, err := c.sendHeartbeat(ctx, req)
+	if err != nil {
+		return nil, err
+	}
+	switch answer.Code {
+	case wire.OK:
+	case wire.CodeStaleBrokerEpoch:
+		err := &StaleBrokerEpochError{Broker: c.cfg.NodeID, Epoch: req.BrokerEpoch}
+		c.fail(err)
+		return nil, err
+	default:
+		return nil, fmt.Errorf("%w: heartbeat answered %s", ErrNoController, answer.Code)
+	}
+	c.lagMu.Lock()
+	c.lag.note(c.State().Index, answer.MetadataIndex, sent)
+	c.lagMu.Unlock()
+	if answer.Fenced {
+		c.lease.Store(0)
+	} else {
+		c.lease.Store(int64(sent + c.cfg.SessionTimeout*leaseNumerator/leaseDenominator))
+	}
+	return answer, nil
+}
+
+// sendHeartbeat finds the leader: by raft, or by the answer of who was taken for it.
+func (c *Controller) sendHeartbeat(ctx context.Context, req *wire.Heartbeat) (*wire.HeartbeatAnswer, error) {
+	if c.leading() != nil || c.cfg.Peers == nil {
+		answer := c.ServeHeartbeat(ctx, req)
+		if answer.Code != wire.CodeNotController || c.cfg.Peers == nil {
+			return answer, nil
+		}
+	}
+	_, url := c.leader()
+	for range 2 {
+		if url == "" || url == c.cfg.URL {
+			return nil, ErrNoController
+		}
+		answer, err := c.cfg.Peers.Heartbeat(ctx, url, req)
+		if err != nil {
+			return nil, fmt.Errorf("%w: %w", ErrNoController, err)
+		}
+		if answer.Code != wire.CodeNotController || answer.LeaderURL == url {
+			return answer, nil
+		}
+		url = answer.LeaderURL
+	}
+	return nil, ErrNoController
+}
+
+// lagging tells that this broker's metadata are older than a session (R99).
+func (c *Controller) lagging(now time.Duration) bool {
+	c.lagMu.Lock()
+	defer c.lagMu.Unlock()
+	return c.lag.over(c.State().Index, now, c.cfg.SessionTimeout)
+}
+
+// keepSession sends heartbeats from the registration on until ctx ends: at the
+// interval, and at once when there is something to tell or another leader.
+func (c *Controller) keepSession(ctx context.Context) {
+	select {
+	case <-ctx.Done():
+		return
+	case <-c.failed:
+		return
+	case <-c.alive:
+	}
+	go c.nudgeOnBrokers(ctx) // ends with ctx
+	for {
+		changed := c.watchLeader()
+		_, err := c.beatOnce(ctx, false)
+		pause := c.heartbeatInterval()
+		if err != nil {
+			pause = min(pause, retryHeartbeat)
+		} else {
+			changed = nil
+		}
+		timer := time.NewTimer(pause)
+		select {
+		case <-ctx.Done():
+			timer.Stop()
+			return
+		case <-c.failed:
+			timer.Stop()
+			return
+		case <-c.nudge:
+		case <-changed:
+		case <-timer.C:
+		}
+		timer.Stop()
+	}
+}
+
+// nudgeOnBrokers has a heartbeat sent whenever the metadata say something new of
+// the brokers: the leader may be waiting to hear that this one knows it (R74).
+func (c *Controller) nudgeOnBrokers(ctx context.Context) {
+	var seen map[int32]*Broker
+	for {
+		changed := c.Changed()
+		now := c.State().Brokers
+		same := len(now) == len(seen)
+		for id, b := range now {
+			same = same && seen[id] == b
+		}
+		if !same {
+			seen = now
+			c.poke()
+		}
+		if b := now[c.cfg.NodeID]; b != nil && b.Epoch > c.BrokerEpoch() {
+			c.fail(&StaleBrokerEpochError{Broker: c.cfg.NodeID, Epoch: c.BrokerEpoch()})
+			return
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-changed:
+		}
+	}
+}
+
+// poke has a heartbeat sent now.
+func (c *Controller) poke() {
+	select {
+	case c.nudge <- struct{}{}:
+	default: // one is due already
+	}
+}
+
+// SessionValid tells whether the quorum's leader can't have fenced this broker
+// yet, by a clock that goes on while the machine sleeps (R59). A quorum of this
+// broker alone is valid by its own state.
+func (c *Controller) SessionValid() bool {
+	if c.alone.Load() {
+		b := c.State().Brokers[c.cfg.NodeID]
+		return b != nil && b.Epoch == c.BrokerEpoch() && !b.Fenced
+	}
+	now := c.clock()
+	return int64(now) < c.lease.Load() && !c.lagging(now)
+}
+
+// Unfence lets this broker lead and be in sync: its partitions stand. It returns
+// when the local State has it (R66).
+func (c *Controller) Unfence(ctx context.Context) error { return c.setFence(ctx, false) }
+
+// Fence takes this broker out of leadership and ISRs until Unfence; it goes on as
+// a follower. It returns when the local State has it.
+func (c *Controller) Fence(ctx context.Context) error { return c.setFence(ctx, true) }
+
+func (c *Controller) setFence(ctx context.Context, want bool) error {
+	c.wantFence.Store(want)
+	for {
+		changed, leaders := c.Changed(), c.watchLeader()
+		if b := c.State().Brokers[c.cfg.NodeID]; b != nil && b.Epoch == c.BrokerEpoch() && b.Fenced == want {
+			return nil
+		}
+		answer, err := c.beatOnce(ctx, false)
+		if errors.As(err, new(*StaleBrokerEpochError)) {
+			return err
+		}
+		if err == nil && answer.Fenced == want {
+			leaders = nil // agreed on; the local state comes after
+		} else {
+			changed = nil
+		}
+		timer := time.NewTimer(leaderPoll)
+		select {
+		case <-ctx.Done():
+			timer.Stop()
+			return fmt.Errorf("%w: %w", ErrNoController, ctx.Err())
+		case <-c.failed:
+			timer.Stop()
+			return c.failure()
+		case <-changed:
+		case <-leaders:
+		case <-timer.C:
+		}
+		timer.Stop()
+	}
+}
+
+// ControlledShutdown has the quorum move this broker's leaderships away and
+// returns nil once it leads nothing that another could, and every other active
+// broker knows that (R74), or when ctx ends with its error. Until then the broker
+// serves on.
+func (c *Controller) ControlledShutdown(ctx context.Context) error {
+	if c.BrokerEpoch() == 0 {
+		return nil
+	}
+	c.wantShutdown.Store(true)
+	for {
+		leaders := c.watchLeader()
+		answer, err := c.beatOnce(ctx, false)
+		switch {
+		case errors.As(err, new(*StaleBrokerEpochError)):
+			return err
+		case err == nil && answer.ShouldShutdown:
+			return nil
+		}
+		timer := time.NewTimer(drainPoll)
+		select {
+		case <-ctx.Done():
+			timer.Stop()
+			return fmt.Errorf("controller: the shutdown was not agreed on: %w", ctx.Err())
+		case <-c.failed:
+			timer.Stop()
+			return c.failure()
+		case <-leaders:
+		case <-timer.C:
+		}
+		timer.Stop()
+	}
+}
+
+// drainPoll is how often a broker that wants to end asks whether it may. Others
+// tell the leader at once when they know of it, so few questions are asked.
+const drainPoll = 20 * time.Millisecond

@@ -1,0 +1,274 @@
+package controller
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/hashicorp/raft"
+
+	"highwater/replication/wire"
+)
+
+const (
+	// enqueueTimeout bounds how long a proposal waits for raft to take it.
+	enqueueTimeout = 5 * time.Second
+	// proposeTimeout bounds a whole proposal when the caller set no deadline.
+	proposeTimeout = 15 * time.Second
+	// leaderPoll is how often a proposal looks for a leader that no event told of.
+	leaderPoll = 50 * time.Millisecond
+)
+
+// propose has the quorum agree on a command, wherever its leader is, and returns
+// what applying it gave, once the local State has it. It goes on until ctx ends
+// as long as the command was provably not proposed: ErrNoController. Then and
+// only then sending it again is safe by itself. ErrOutcomeUnknown: it was
+// proposed, and then lost sight of (K12). All else is the state machine's answer.
+func (c *Controller) propose(ctx context.Context, cmd Command) (any, error) {
+	if _, ok := ctx.Deadline(); !ok {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, proposeTimeout)
+		defer cancel()
+	}
+	var hint string // the leader's URL, from an answer
+	for {
+		changed := c.watchLeader()
+		result, err := c.proposeOnce(ctx, cmd, &hint)
+		if !errors.Is(err, ErrNoController) {
+			return result, err
+		}
+		if hint != "" {
+			continue
+		}
+		if ended := c.awaitLeader(ctx, changed); ended != nil {
+			return nil, fmt.Errorf("%w (%w)", err, ended)
+		}
+	}
+}
+
+// awaitLeader waits for news of the leader, or a moment. Its error: there is no
+// point in waiting on.
+func (c *Controller) awaitLeader(ctx context.Context, changed <-chan struct{}) error {
+	timer := time.NewTimer(leaderPoll)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-c.failed:
+		return c.failure()
+	case <-c.stop:
+		return errClosed
+	case <-changed:
+		return nil
+	case <-timer.C:
+		return nil
+	}
+}
+
+// proposeOnce tries the leader that is known now: *hint if it is set, which it
+// consumes and may set anew.
+func (c *Controller) proposeOnce(ctx context.Context, cmd Command, hint *string) (any, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrNoController, err)
+	}
+	url := *hint
+	*hint = ""
+	if t := c.leading(); t != nil {
+		result, _, err := c.apply(ctx, t, cmd)
+		return result, err
+	}
+	if url == "" {
+		_, url = c.leader()
+	}
+	if url == "" || url == c.cfg.URL || c.cfg.Peers == nil {
+		return nil, ErrNoController
+	}
+	answer, err := c.forward(ctx, url, encode(cmd))
+	if err != nil {
+		return nil, err
+	}
+	if answer.Code == wire.CodeNotController {
+		if answer.LeaderURL != url && answer.LeaderURL != c.cfg.URL {
+			*hint = answer.LeaderURL
+		}
+		return nil, fmt.Errorf("%w: %s does not lead", ErrNoController, url)
+	}
+	// What came of it is known whether or not this member gets to see it in time.
+	_ = c.waitApplied(ctx, answer.Index)
+	return decodeOutcome(answer.Result, answer.Error)
+}
+
+// forward sends a command to another broker. The answer's code is OK or
+// CodeNotController.
+func (c *Controller) forward(ctx context.Context, url string, command []byte) (*wire.ProposeAnswer, error) {
+	deadline, _ := ctx.Deadline()
+	answer, err := c.cfg.Peers.Propose(ctx, url, &wire.Propose{Version: wire.Version, ClusterID: c.ClusterID(), Command: command,
+		TimeoutMs: time.Until(deadline).Milliseconds()})
+	switch {
+	case errors.Is(err, wire.ErrNotSent):
+		return nil, fmt.Errorf("%w: %w", ErrNoController, err)
+	case err != nil:
+		return nil, fmt.Errorf("%w: %w", ErrOutcomeUnknown, err)
+	}
+	switch answer.Code {
+	case wire.OK, wire.CodeNotController:
+		return answer, nil
+	case wire.CodeOutcomeUnknown:
+		return nil, fmt.Errorf("%w: %s: %s", ErrOutcomeUnknown, url, answer.Detail)
+	}
+	return nil, fmt.Errorf("%w: %s: %s %s", ErrNoController, url, answer.Code, answer.Detail)
+}
+
+// apply proposes a command as the leader. The result is what the state machine
+// made of it at the index.
+func (c *Controller) apply(ctx context.Context, t *term, cmd Command) (result any, index uint64, err error) {
+	if r, ok := cmd.(*RegisterBroker); ok {
+		if r, err = t.admit(r, c.State(), c.cfg.NodeID); err != nil {
+			return nil, 0, err
+		}
+		cmd = r
+	}
+	if err := ctx.Err(); err != nil {
+		return nil, 0, fmt.Errorf("%w: %w", ErrNoController, err)
+	}
+	f := t.member.raft.Apply(encode(cmd), enqueueTimeout)
+	done := make(chan error, 1)
+	go func() { done <- f.Error() }() // ends with raft at the latest
+	select {
+	case err := <-done:
+		switch {
+		case errors.Is(err, raft.ErrNotLeader), errors.Is(err, raft.ErrEnqueueTimeout), errors.Is(err, raft.ErrLeadershipTransferInProgress):
+			return nil, 0, fmt.Errorf("%w: %w", ErrNoController, err)
+		case err != nil:
+			return nil, 0, fmt.Errorf("%w: %w", ErrOutcomeUnknown, err)
+		}
+	case <-ctx.Done():
+		return nil, 0, fmt.Errorf("%w: %w", ErrOutcomeUnknown, ctx.Err())
+	}
+	if err, ok := f.Response().(error); ok {
+		return nil, f.Index(), err
+	}
+	if b, ok := f.Response().(*Broker); ok {
+		if _, ok := cmd.(*RegisterBroker); ok {
+			t.sessions.registered(b.ID, b.Epoch, t.clock())
+		}
+	}
+	return f.Response(), f.Index(), nil
+}
+
+// ServePropose proposes a peer's command if this member leads. No command at all
+// asks how far the quorum has come: the answer's Index.
+func (c *Controller) ServePropose(ctx context.Context, req *wire.Propose) *wire.ProposeAnswer {
+	answer := &wire.ProposeAnswer{Leader: NoLeader}
+	if answer.Code, answer.Detail = c.check(req.Version, req.ClusterID); answer.Code != wire.OK {
+		return answer
+	}
+	timeout := time.Duration(req.TimeoutMs) * time.Millisecond
+	if timeout <= 0 || timeout > proposeTimeout {
+		timeout = proposeTimeout
+	}
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	t := c.leading()
+	if t == nil {
+		answer.Code = wire.CodeNotController
+		answer.Leader, answer.LeaderURL = c.leader()
+		return answer
+	}
+	var result any
+	var err error
+	if len(req.Command) == 0 {
+		answer.Index, err = c.fenceHere(ctx, t)
+	} else {
+		var cmd Command
+		if cmd, err = decode(req.Command); err != nil {
+			answer.Code, answer.Detail = wire.CodeInvalidRequest, err.Error()
+			return answer
+		}
+		result, answer.Index, err = c.apply(ctx, t, cmd)
+	}
+	switch {
+	case errors.Is(err, ErrNoController):
+		answer.Code, answer.Detail = wire.CodeNotController, err.Error()
+		answer.Leader, answer.LeaderURL = c.leader()
+	case errors.Is(err, ErrOutcomeUnknown):
+		answer.Code, answer.Detail = wire.CodeOutcomeUnknown, err.Error()
+	default:
+		answer.Result, answer.Error = encodeOutcome(result, err)
+	}
+	return answer
+}
+
+// check judges what every request between controllers carries.
+func (c *Controller) check(version int, cluster string) (wire.Code, string) {
+	if version < wire.MinVersion || version > wire.Version {
+		return wire.CodeVersion, fmt.Sprintf("message version %d; this broker speaks %d to %d", version, wire.MinVersion, wire.Version)
+	}
+	if own := c.ClusterID(); own != "" && cluster != "" && own != cluster {
+		return wire.CodeClusterID, fmt.Sprintf("this broker belongs to cluster %s", own) // F37
+	}
+	return wire.OK, ""
+}
+
+// fence returns the index of the newest command that the quorum has agreed on
+// when it is called, or a later one (K15).
+func (c *Controller) fence(ctx context.Context) (uint64, error) {
+	if t := c.leading(); t != nil {
+		return c.fenceHere(ctx, t)
+	}
+	_, url := c.leader()
+	if url == "" || url == c.cfg.URL || c.cfg.Peers == nil {
+		return 0, ErrNoController
+	}
+	ctx, cancel := context.WithTimeout(ctx, joinCall)
+	defer cancel()
+	answer, err := c.forward(ctx, url, nil)
+	if err != nil {
+		return 0, err
+	}
+	if answer.Code != wire.OK {
+		return 0, ErrNoController
+	}
+	return answer.Index, nil
+}
+
+func (c *Controller) fenceHere(ctx context.Context, t *term) (uint64, error) {
+	if err := t.verify(ctx); err != nil {
+		return 0, err
+	}
+	return c.State().Index, nil // all of former terms is in it, and all that this one answered
+}
+
+// waitApplied waits until the local State has the command at index.
+func (c *Controller) waitApplied(ctx context.Context, index uint64) error {
+	for {
+		changed := c.Changed()
+		if c.State().Index >= index {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-c.failed:
+			return c.failure()
+		case <-changed:
+		}
+	}
+}
+
+// AlterPartitions asks the quorum for ISR changes of partitions that this broker
+// leads, in one command; the answer has a result for each, in order (R43, R44).
+// ErrNoController: nothing was proposed; after any other error nothing is known of
+// any of them (R45). The local State has what was changed when it returns.
+func (c *Controller) AlterPartitions(ctx context.Context, changes []wire.AlterPartition) ([]wire.AlterResult, error) {
+	res, err := c.propose(ctx, &AlterPartitions{Broker: c.cfg.NodeID, Epoch: c.BrokerEpoch(), Changes: changes})
+	if err != nil {
+		return nil, err
+	}
+	results, ok := res.([]wire.AlterResult)
+	if !ok || len(results) != len(changes) {
+		return nil, fmt.Errorf("%w: %d results for %d changes", ErrOutcomeUnknown, len(results), len(changes))
+	}
+	return results, nil
+}
