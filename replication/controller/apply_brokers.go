@@ -18,6 +18,19 @@ func (c *InitCluster) apply(e *edit) any {
 	return nil
 }
 
+func (c *FinalizeProtocol) apply(e *edit) any {
+	if c.Version < e.next.Protocol {
+		return &RefusedError{Code: wire.CodeVersion, Reason: fmt.Sprintf("the cluster speaks version %d of the protocol; it never goes back", e.next.Protocol)}
+	}
+	for _, id := range e.next.BrokerIDs() {
+		if b := e.next.Brokers[id]; !b.speaks(c.Version) {
+			return &RefusedError{Code: wire.CodeVersion, Reason: fmt.Sprintf("broker %d knows versions %d to %d of the protocol, not %d", id, b.MinProtocol, b.MaxProtocol, c.Version)}
+		}
+	}
+	e.next.Protocol = c.Version
+	return nil
+}
+
 // apply of a registration gives the broker its epoch and ends whatever the former
 // life led: it begins fenced, so its leaderships move and it leaves every ISR. As
 // a replica it goes on counting as complete only where it proves it (R71-R73).
@@ -25,22 +38,16 @@ func (c *InitCluster) apply(e *edit) any {
 func (c *RegisterBroker) apply(e *edit) any {
 	old := e.next.Brokers[c.ID]
 	switch {
-	case c.ID < 0:
-		return &RefusedError{Code: wire.CodeInvalidRequest, Reason: fmt.Sprintf("a broker id is not negative: %d", c.ID)}
 	case old != nil && old.Incarnation == c.Incarnation:
 		return old
 	case old != nil && old.Epoch != c.Replaces:
 		return &DuplicateBrokerError{Broker: c.ID}
 	}
-	if c.Data.Directory != uuid.Nil {
-		for _, id := range e.next.BrokerIDs() {
-			if id != c.ID && e.next.Brokers[id].Directory == c.Data.Directory { // F36
-				return &RefusedError{Code: wire.CodeInvalidRequest, Reason: fmt.Sprintf("the data directory %s is broker %d's, not broker %d's", c.Data.Directory, id, c.ID)}
-			}
-		}
-	}
 	b := &Broker{ID: c.ID, Incarnation: c.Incarnation, Epoch: int64(e.next.Index), URL: c.URL, Version: c.Version, RaftID: c.RaftID,
 		Directory: c.Data.Directory, MinProtocol: c.MinProtocol, MaxProtocol: c.MaxProtocol, Fenced: true}
+	if err := e.checkBroker(b); err != nil {
+		return err
+	}
 	e.putBroker(b)
 	// R71: a clean end proves that nothing was lost; R72: so does having fsynced
 	// all that was reported. R73: neither helps where there is nothing.
@@ -57,6 +64,28 @@ func (c *RegisterBroker) apply(e *edit) any {
 			p.leave(t, c.ID, safe && (same && held[t.ID][num] || blind))
 		})
 	return b
+}
+
+// checkBroker tells why a broker can't be a member.
+func (e *edit) checkBroker(b *Broker) error {
+	if b.ID < 0 {
+		return &RefusedError{Code: wire.CodeInvalidRequest, Reason: fmt.Sprintf("a broker id is not negative: %d", b.ID)}
+	}
+	if !b.speaks(e.next.Protocol) { // R100
+		return &RefusedError{Code: wire.CodeVersion, Reason: fmt.Sprintf("the cluster speaks version %d of the protocol; broker %d knows %d to %d", e.next.Protocol, b.ID, b.MinProtocol, b.MaxProtocol)}
+	}
+	for _, id := range e.next.BrokerIDs() {
+		if id != b.ID && b.Directory != uuid.Nil && e.next.Brokers[id].Directory == b.Directory { // F36
+			return &RefusedError{Code: wire.CodeInvalidRequest, Reason: fmt.Sprintf("the data directory %s is broker %d's, not broker %d's", b.Directory, id, b.ID)}
+		}
+	}
+	return nil
+}
+
+// speaks tells whether a broker knows a version of wire. One that doesn't tell
+// knows the first one.
+func (b *Broker) speaks(version int) bool {
+	return version >= max(b.MinProtocol, 1) && version <= max(b.MaxProtocol, 1)
 }
 
 // flags has true where nums, which may hold anything, name a number below n.

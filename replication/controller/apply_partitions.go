@@ -44,7 +44,7 @@ func (e *edit) alterPartition(leader int32, change *wire.AlterPartition) wire.Al
 			return
 		}
 		left := minus(p.ISR, isr)
-		p.ISR, p.ELR = isr, minus(p.ELR, isr)
+		p.ISR, p.ELR, p.LastKnownELR = isr, minus(p.ELR, isr), minus(p.LastKnownELR, isr)
 		if len(isr) < t.EffectiveMinInSync() {
 			for _, id := range left {
 				p.ELR = with(p.ELR, id) // R77: see leave

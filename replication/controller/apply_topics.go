@@ -96,12 +96,12 @@ func (e *edit) newPartitions(t *Topic, replicas [][]int32) ([]Partition, error) 
 				return nil, &ConflictError{Topic: t.Name} // assigned by a proposer with an older view
 			}
 		}
-		// All are in sync, and those that can't be leave: what is shared isn't
-		// written to, and there are many partitions.
-		p := Partition{Replicas: r, Leader: NoLeader, LastLeader: NoLeader, ISR: r}
-		for _, id := range r {
-			if _, ok := e.next.Eligible(id); !ok && len(r) > 1 {
-				p.leave(t, id, true)
+		p := Partition{Replicas: r, Leader: NoLeader, LastLeader: NoLeader, ISR: r} // shared: neither is written to, and there are many
+		if len(r) > 1 {
+			p.ISR = slices.DeleteFunc(slices.Clone(r), func(id int32) bool { _, ok := e.next.Eligible(id); return !ok })
+			p.ELR = minus(r, p.ISR) // review takes it away where the ISR is large enough
+			if len(p.ELR) == 0 {
+				p.ISR = r
 			}
 		}
 		e.review(t, &p)

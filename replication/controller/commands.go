@@ -45,6 +45,12 @@ type InitCluster struct {
 	Voters []int32 `json:"voters,omitempty"`
 }
 
+// FinalizeProtocol has the cluster speak a version of wire that every registered
+// broker knows (R100). It never goes back. No result. Errors: *RefusedError.
+type FinalizeProtocol struct {
+	Version int `json:"version"`
+}
+
 // RegisterBroker begins a broker's new life, fenced. Result: *Broker. Errors:
 // *DuplicateBrokerError, *RefusedError.
 type RegisterBroker struct {
@@ -154,21 +160,22 @@ type Reassignment struct {
 	Replicas  []int32   `json:"replicas,omitempty"`
 }
 
-func (*InitCluster) commandType() string     { return "init_cluster" }
-func (*RegisterBroker) commandType() string  { return "register_broker" }
-func (*SetBroker) commandType() string       { return "set_broker" }
-func (*RemoveBroker) commandType() string    { return "remove_broker" }
-func (*CreateTopic) commandType() string     { return "create_topic" }
-func (*DeleteTopic) commandType() string     { return "delete_topic" }
-func (*AlterTopic) commandType() string      { return "alter_topic" }
-func (*AlterPartitions) commandType() string { return "alter_partitions" }
-func (*DropReplicas) commandType() string    { return "drop_replicas" }
-func (*ElectLeader) commandType() string     { return "elect_leader" }
-func (*Reassign) commandType() string        { return "reassign" }
+func (*InitCluster) commandType() string      { return "init_cluster" }
+func (*FinalizeProtocol) commandType() string { return "finalize_protocol" }
+func (*RegisterBroker) commandType() string   { return "register_broker" }
+func (*SetBroker) commandType() string        { return "set_broker" }
+func (*RemoveBroker) commandType() string     { return "remove_broker" }
+func (*CreateTopic) commandType() string      { return "create_topic" }
+func (*DeleteTopic) commandType() string      { return "delete_topic" }
+func (*AlterTopic) commandType() string       { return "alter_topic" }
+func (*AlterPartitions) commandType() string  { return "alter_partitions" }
+func (*DropReplicas) commandType() string     { return "drop_replicas" }
+func (*ElectLeader) commandType() string      { return "elect_leader" }
+func (*Reassign) commandType() string         { return "reassign" }
 
 // newCommand returns an empty command of a type, nil for an unknown one.
 func newCommand(commandType string) Command {
-	for _, c := range []Command{&InitCluster{}, &RegisterBroker{}, &SetBroker{}, &RemoveBroker{}, &CreateTopic{}, &DeleteTopic{},
+	for _, c := range []Command{&InitCluster{}, &FinalizeProtocol{}, &RegisterBroker{}, &SetBroker{}, &RemoveBroker{}, &CreateTopic{}, &DeleteTopic{},
 		&AlterTopic{}, &AlterPartitions{}, &DropReplicas{}, &ElectLeader{}, &Reassign{}} {
 		if c.commandType() == commandType {
 			return c

@@ -137,25 +137,60 @@ func checkInvariants(s *State) error {
 		if byID, ok := s.TopicByID(t.ID); !ok || byID != t {
 			return fmt.Errorf("topic %s is not what its id leads to", t.Name)
 		}
-		for i, p := range t.Partitions {
-			if p.Leader != NoLeader && !slices.Contains(p.ISR, p.Leader) {
-				return fmt.Errorf("%s-%d: leader %d is not in the ISR %v", t.Name, i, p.Leader, p.ISR)
-			}
-			if p.Leader != NoLeader && s.Brokers[p.Leader].Fenced {
-				return fmt.Errorf("%s-%d: leader %d is fenced", t.Name, i, p.Leader)
-			}
-			if p.LeaderEpoch > p.PartitionEpoch {
-				return fmt.Errorf("R2: %s-%d: leader epoch %d, partition epoch %d", t.Name, i, p.LeaderEpoch, p.PartitionEpoch)
-			}
-			for _, id := range p.ISR {
-				if !slices.Contains(p.Replicas, id) {
-					return fmt.Errorf("%s-%d: %d of the ISR is no replica", t.Name, i, id)
-				}
+		for i := range t.Partitions {
+			if err := checkPartition(s, t, &t.Partitions[i]); err != nil {
+				return fmt.Errorf("%s-%d: %w", t.Name, i, err)
 			}
 		}
 	}
 	if n != s.TopicCount() || n != s.byID.Len() || sum != s.topicsSum {
 		return fmt.Errorf("%d topics by name, %d by id, counted %d; sum %x, counted %x", s.TopicCount(), s.byID.Len(), n, s.topicsSum, sum)
+	}
+	return nil
+}
+
+func checkPartition(s *State, t *Topic, p *Partition) error {
+	single := t.ReplicationFactor == 1 && len(p.ISR) == 1
+	for name, ids := range map[string][]int32{"ISR": p.ISR, "ELR": p.ELR, "last known ELR": p.LastKnownELR, "adding": p.Adding, "removing": p.Removing} {
+		if len(minus(ids, p.Replicas)) > 0 || repeats(ids) {
+			return fmt.Errorf("V19: %s %v of replicas %v", name, ids, p.Replicas)
+		}
+	}
+	switch {
+	case len(p.Replicas)-len(p.Adding) != t.ReplicationFactor && len(p.Replicas)-len(p.Removing) != t.ReplicationFactor, repeats(p.Replicas):
+		return fmt.Errorf("replicas %v, adding %v, removing %v, factor %d", p.Replicas, p.Adding, p.Removing, t.ReplicationFactor)
+	case p.Leader != NoLeader && !slices.Contains(p.ISR, p.Leader):
+		return fmt.Errorf("V19: leader %d is not in the ISR %v", p.Leader, p.ISR)
+	case len(minus(p.ISR, p.ELR)) != len(p.ISR):
+		return fmt.Errorf("V19: ISR %v and ELR %v overlap", p.ISR, p.ELR)
+	case len(p.ISR) >= t.EffectiveMinInSync() && len(p.ELR) > 0:
+		return fmt.Errorf("V19: ISR %v, min %d, and an ELR %v", p.ISR, t.EffectiveMinInSync(), p.ELR)
+	case len(minus(p.LastKnownELR, p.ISR)) != len(p.LastKnownELR):
+		return fmt.Errorf("R77: %v in sync, and last known %v", p.ISR, p.LastKnownELR)
+	case p.LeaderEpoch > p.PartitionEpoch:
+		return fmt.Errorf("R2: leader epoch %d, partition epoch %d", p.LeaderEpoch, p.PartitionEpoch)
+	case p.Leader != NoLeader && p.LastLeader != p.Leader:
+		return fmt.Errorf("leader %d, last leader %d", p.Leader, p.LastLeader)
+	case p.Recovering && len(p.ISR) > 1:
+		return fmt.Errorf("R79: ISR %v while the leader recovers", p.ISR)
+	}
+	for _, id := range p.ISR {
+		b := s.Brokers[id]
+		if (b == nil || b.Fenced) && !single {
+			return fmt.Errorf("V19: %d is in the ISR %v, and fenced or gone", id, p.ISR)
+		}
+		if b != nil && b.Draining && id != p.Leader && !single {
+			return fmt.Errorf("V19: %d is in the ISR %v, and draining", id, p.ISR)
+		}
+	}
+	if p.Leader == NoLeader { // R80: nobody who could lead is left waiting
+		for _, id := range append(slices.Clip(p.ISR), p.ELR...) {
+			if _, ok := s.Eligible(id); ok && (len(p.ISR) == 0 || slices.Contains(p.ISR, id)) {
+				return fmt.Errorf("R80: no leader, though %d could be it", id)
+			}
+		}
+	} else if b := s.Brokers[p.Leader]; b == nil || b.Fenced {
+		return fmt.Errorf("V19: leader %d is fenced or gone", p.Leader)
 	}
 	return nil
 }
@@ -185,6 +220,8 @@ func TestHashCoversEverything(t *testing.T) {
 	}
 	other := *m.state
 	other.ClusterID = "d"
+	protocol := *m.state
+	protocol.Protocol = 2
 	for name, s := range map[string]*State{
 		"cluster id":      &other,
 		"configs":         change(func(t *Topic) { t.Configs = map[string]string{"a": "b"} }),
@@ -192,6 +229,17 @@ func TestHashCoversEverything(t *testing.T) {
 		"leader epoch":    change(func(t *Topic) { t.Partitions[0].LeaderEpoch++ }),
 		"partition epoch": change(func(t *Topic) { t.Partitions[0].PartitionEpoch++ }),
 		"isr":             change(func(t *Topic) { t.Partitions[0].ISR = nil }),
+		"elr":             change(func(t *Topic) { t.Partitions[0].ELR = []int32{2} }),
+		"last known elr":  change(func(t *Topic) { t.Partitions[0].LastKnownELR = []int32{2} }),
+		"last leader":     change(func(t *Topic) { t.Partitions[0].LastLeader = 2 }),
+		"adding":          change(func(t *Topic) { t.Partitions[0].Adding = []int32{2} }),
+		"removing":        change(func(t *Topic) { t.Partitions[0].Removing = []int32{2} }),
+		"recovering":      change(func(t *Topic) { t.Partitions[0].Recovering = true }),
+		"min in sync":     change(func(t *Topic) { t.MinInSync = 2 }),
+		"directory":       broker(func(b *Broker) { b.Directory = uuid.New() }),
+		"drain index":     broker(func(b *Broker) { b.DrainIndex = 3 }),
+		"protocol range":  broker(func(b *Broker) { b.MaxProtocol = 3 }),
+		"protocol":        &protocol,
 		"replicas":        change(func(t *Topic) { t.Partitions[0].Replicas = []int32{1, 2} }),
 		"url":             broker(func(b *Broker) { b.URL = "x" }),
 		"fenced":          broker(func(b *Broker) { b.Fenced = true }),

@@ -124,10 +124,10 @@ func (s *State) Hash() [sha256.Size]byte {
 	enc := json.NewEncoder(h)
 	header := struct {
 		Index, Incompatible, TopicsSum uint64
-		Topics                         int
+		Topics, Protocol               int
 		ClusterID                      string
 		Voters                         []int32
-	}{s.Index, s.Incompatible, s.topicsSum, s.TopicCount(), s.ClusterID, s.Voters}
+	}{s.Index, s.Incompatible, s.topicsSum, s.TopicCount(), s.Protocol, s.ClusterID, s.Voters}
 	if err := enc.Encode(header); err != nil {
 		panic(err) // plain structs into a hash: neither fails
 	}

@@ -15,7 +15,7 @@ import (
 
 // A snapshot is JSON lines, so that neither side ever holds all of it:
 //
-//	{"v":1,"index":…,"cluster_id":…,"voters":[…],"brokers":n,"topics":n}
+//	{"v":1,"index":…,"cluster_id":…,"protocol":1,"voters":[…],"brokers":n,"topics":n}
 //	one Broker a line, in the order of ids
 //	one Topic a line, in the order of names
 //	{"hash":"…"}   the state's Hash, in hex: proof that nothing is missing
@@ -25,6 +25,7 @@ type snapshotHeader struct {
 	Version   int     `json:"v"`
 	Index     uint64  `json:"index"`
 	ClusterID string  `json:"cluster_id"`
+	Protocol  int     `json:"protocol"`
 	Voters    []int32 `json:"voters,omitempty"`
 	Brokers   int     `json:"brokers"`
 	Topics    int     `json:"topics"`
@@ -58,7 +59,7 @@ func (*fsmSnapshot) Release() {}
 func writeSnapshot(w io.Writer, s *State) error {
 	buf := bufio.NewWriterSize(w, 64<<10)
 	enc := json.NewEncoder(buf)
-	header := snapshotHeader{Version: snapshotVersion, Index: s.Index, ClusterID: s.ClusterID, Voters: s.Voters, Brokers: len(s.Brokers), Topics: s.TopicCount()}
+	header := snapshotHeader{Version: snapshotVersion, Index: s.Index, ClusterID: s.ClusterID, Protocol: s.Protocol, Voters: s.Voters, Brokers: len(s.Brokers), Topics: s.TopicCount()}
 	if err := enc.Encode(header); err != nil {
 		return err
 	}
@@ -102,7 +103,7 @@ func readSnapshot(r io.ReadCloser) (_ *State, err error) {
 		return nil, fmt.Errorf("version %d, this program reads %d", h.Version, snapshotVersion)
 	}
 	e := newEdit(newState(), h.Index)
-	e.next.ClusterID, e.next.Voters = h.ClusterID, h.Voters
+	e.next.ClusterID, e.next.Protocol, e.next.Voters = h.ClusterID, h.Protocol, h.Voters
 	for range h.Brokers {
 		var b Broker
 		if err := next(&b); err != nil {

@@ -19,6 +19,8 @@ type State struct {
 	// Index is the raft index of the last command in it.
 	Index     uint64
 	ClusterID string
+	// Protocol is the version of wire that all brokers must know (R100).
+	Protocol int
 	// Voters are the brokers whose members of the quorum have a vote, in order.
 	Voters  []int32
 	Brokers map[int32]*Broker
@@ -37,7 +39,7 @@ type State struct {
 }
 
 func newState() *State {
-	return &State{Brokers: map[int32]*Broker{}, byName: iradix.New[*Topic](), byID: iradix.New[*Topic]()}
+	return &State{Protocol: 1, Brokers: map[int32]*Broker{}, byName: iradix.New[*Topic](), byID: iradix.New[*Topic]()}
 }
 
 // Topic finds a topic by name.
