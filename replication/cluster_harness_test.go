@@ -463,8 +463,8 @@ func (d *testMetadata) SessionValid() bool {
 	return !d.m.expired
 }
 
-func (d *testMetadata) SetBrokerState(_ context.Context, id int32, fenced, draining bool) error {
-	_, err := d.propose(&controller.SetBroker{ID: id, Epoch: d.m.epoch, Fenced: fenced, Draining: draining})
+func (d *testMetadata) Unfence(context.Context) error {
+	_, err := d.propose(&controller.SetBroker{ID: d.m.id, Epoch: d.m.epoch})
 	return err
 }
 

@@ -37,8 +37,8 @@ type Metadata interface {
 	// SessionValid tells that the controller can't have fenced this broker yet, by
 	// a clock that goes on while the machine sleeps (R59).
 	SessionValid() bool
-	// SetBrokerState fences, unfences or drains a broker.
-	SetBrokerState(ctx context.Context, id int32, fenced, draining bool) error
+	// Unfence lets this broker lead and be in sync; State has it when it returns.
+	Unfence(ctx context.Context) error
 	// AlterPartitions proposes ISRs (R43). An error that is controller.ErrNoController
 	// says that nothing was proposed; after any other one nobody knows (R45). Without
 	// an error there is a result for each change, in their order.

@@ -68,20 +68,31 @@ func TestR44_H49_EveryRefusalOfAnISR(t *testing.T) {
 	}
 }
 
-// R45, V31: a partition epoch is used up by the one change that carries it; the
-// ISR that there is already is a success and no change.
+// R45, V31: a partition epoch is used up by the one proposal that carries it, also
+// by one of the ISR that there is already.
 func TestR45_V31_OneChangePerPartitionEpoch(t *testing.T) {
 	m := script(t, 2, []int32{1, 2, 3}, step{"isr 1 2", "1 isr=1,2"})
 	same, first, second := m.proposal(2, 1), m.proposal(1, 2, 3), m.proposal(1)
 	p := m.partition("a", 0)
 	leader := m.state.Brokers[1]
 	topic, _ := m.state.Topic("a")
-	res := m.must(&AlterPartitions{Broker: 1, Epoch: leader.Epoch, Changes: []wire.AlterPartition{same, first, second, first}}).([]wire.AlterResult)
+	ask := func(changes ...wire.AlterPartition) []wire.AlterResult {
+		return m.must(&AlterPartitions{Broker: 1, Epoch: leader.Epoch, Changes: changes}).([]wire.AlterResult)
+	}
+	res := ask(same, first, second)
 	want := []wire.AlterResult{
-		{Code: wire.OK, LeaderEpoch: 0, PartitionEpoch: p.PartitionEpoch, ISR: []int32{1, 2}},
-		{Code: wire.OK, LeaderEpoch: 0, PartitionEpoch: p.PartitionEpoch + 1, ISR: []int32{1, 2, 3}},
-		{Code: wire.CodeInvalidUpdateVersion, LeaderEpoch: 0, PartitionEpoch: p.PartitionEpoch + 1, ISR: []int32{1, 2, 3}},
-		{Code: wire.CodeInvalidUpdateVersion, LeaderEpoch: 0, PartitionEpoch: p.PartitionEpoch + 1, ISR: []int32{1, 2, 3}},
+		{Code: wire.OK, PartitionEpoch: p.PartitionEpoch + 1, ISR: []int32{1, 2}},
+		{Code: wire.CodeInvalidUpdateVersion, PartitionEpoch: p.PartitionEpoch + 1, ISR: []int32{1, 2}},
+		{Code: wire.CodeInvalidUpdateVersion, PartitionEpoch: p.PartitionEpoch + 1, ISR: []int32{1, 2}},
+	}
+	if fmt.Sprint(res) != fmt.Sprint(want) {
+		t.Errorf("got  %v\nwant %v", res, want)
+	}
+	first.PartitionEpoch++
+	res = ask(first, first)
+	want = []wire.AlterResult{
+		{Code: wire.OK, PartitionEpoch: p.PartitionEpoch + 2, ISR: []int32{1, 2, 3}},
+		{Code: wire.CodeInvalidUpdateVersion, PartitionEpoch: p.PartitionEpoch + 2, ISR: []int32{1, 2, 3}},
 	}
 	if fmt.Sprint(res) != fmt.Sprint(want) {
 		t.Errorf("got  %v\nwant %v", res, want)
