@@ -185,15 +185,18 @@ func (f *fetcher) truncate(w *following, answer *wire.FetchedPartition) {
 		return
 	}
 	p.truncated(got, p.leaderLost())
-	f.b.metrics.truncations.Inc()
-	event := f.b.cfg.Logger.Info()
+	event, what := f.b.cfg.Logger.Info(), "epochs without records dropped: the leader's log has others there"
+	if got < end {
+		f.b.metrics.truncations.Inc()
+		what = "log truncated: it differed from the leader's"
+	}
 	if got < hw {
 		f.b.metrics.truncatedBelow.Inc() // R39: only after an unclean election or a loss
 		event = f.b.cfg.Logger.Error()
 	}
 	event.Str("topic", p.topic.name()).Int32("partition", p.num).Int32("leader", f.leader).Int32("leader_epoch", w.epoch).
 		Int64("from", end).Int64("to", got).Int64("high_watermark", hw).Any("own_epochs", before).Any("epochs_now", p.log.Epochs()).
-		Int32("leader_has_epoch", answer.Diverging.Epoch).Int64("ending_at", answer.Diverging.EndOffset).Msg("log truncated: it differed from the leader's")
+		Int32("leader_has_epoch", answer.Diverging.Epoch).Int64("ending_at", answer.Diverging.EndOffset).Msg(what)
 	w.failures, w.retryAt = 0, time.Time{}
 	f.makeDue(w)
 }

@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+	"github.com/prometheus/client_golang/prometheus"
+	dto "github.com/prometheus/client_model/go"
 	"github.com/rs/zerolog"
 
 	"highwater/replication/controller"
@@ -33,7 +35,9 @@ type testCluster struct {
 	truth *controller.Memory
 	log   []entry
 	cut   map[[2]int32]bool // from, to
-	calls map[*call]struct{}
+	// answered is called with each answer to a fetch before it travels back, if set.
+	answered func(from, to int32, req *wire.FetchRequest, resp *wire.FetchResponse)
+	calls    map[*call]struct{}
 	// proposals answers a proposal of ISRs instead of the state machine, if set.
 	proposals func(from int32, changes []wire.AlterPartition) (results []wire.AlterResult, err error, done bool)
 }
@@ -210,6 +214,56 @@ func (m *member) check(err error) {
 	}
 }
 
+// appendSoon appends and tells the result later.
+func (m *member) appendSoon(acks Acks, topic string, num int32, values ...string) <-chan AppendResult {
+	m.c.t.Helper()
+	done := make(chan AppendResult, 1)
+	b := batch(m.c.t, values...)
+	go func() {
+		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+		defer cancel()
+		done <- m.appendLocal(ctx, acks, []AppendRequest{{Topic: topic, Partition: num, Batches: []storage.Batch{b}}})[0]
+	}()
+	return done
+}
+
+// fail is a broker's end and what the controller makes of it.
+func (c *testCluster) fail(id int32) {
+	c.t.Helper()
+	c.broker(id).stop()
+	c.fence(id)
+	c.settle()
+}
+
+// leads fails unless the controller has named this leader and it leads.
+func (c *testCluster) leads(id int32, topic string, num int32) {
+	c.t.Helper()
+	if meta := c.meta(topic, num); meta.Leader != id {
+		c.t.Fatalf("%s-%d: %+v, want leader %d", topic, num, meta, id)
+	}
+	if !c.broker(id).replica(topic, num).leads(c.meta(topic, num).LeaderEpoch) {
+		c.t.Fatalf("broker %d doesn't lead %s-%d", id, topic, num)
+	}
+}
+
+// isr fails unless the committed ISR is this one.
+func (c *testCluster) isr(topic string, num int32, want ...int32) {
+	c.t.Helper()
+	got := slices.Sorted(slices.Values(c.meta(topic, num).ISR))
+	if !slices.Equal(got, want) {
+		c.t.Errorf("%s-%d: ISR %v, want %v", topic, num, got, want)
+	}
+}
+
+// figure reads a counter of a broker.
+func figure(c prometheus.Counter) float64 {
+	var m dto.Metric
+	if err := c.Write(&m); err != nil {
+		panic(err)
+	}
+	return m.GetCounter().GetValue()
+}
+
 // stop ends a broker, cleanly as far as its disk goes.
 func (m *member) stop() {
 	m.c.t.Helper()
@@ -244,11 +298,17 @@ func (c *testCluster) unfence(id int32) {
 // create makes a topic whose partitions have these replicas.
 func (c *testCluster) create(name string, minInSync int, replicas ...[]int32) *controller.Topic {
 	c.t.Helper()
-	topic, ok := c.apply(&controller.CreateTopic{Name: name, ID: uuid.New(), Replicas: replicas, MinInSync: minInSync}).(*controller.Topic)
+	return c.createWith(controller.CreateTopic{Name: name, MinInSync: minInSync, Replicas: replicas})
+}
+
+func (c *testCluster) createWith(cmd controller.CreateTopic) *controller.Topic {
+	c.t.Helper()
+	cmd.ID = uuid.New()
+	topic, ok := c.apply(&cmd).(*controller.Topic)
 	if !ok {
 		c.t.Fatal("the topic was refused")
 	}
-	c.settle()
+	time.Sleep(100 * time.Millisecond)
 	return topic
 }
 
@@ -342,7 +402,7 @@ func (c *testCluster) link(from, to int32, open bool) {
 	}
 }
 
-// isolate cuts or mends all links of a broker, both ways.
+// links cuts or mends all links of a broker, both ways.
 func (c *testCluster) links(id int32, open bool) {
 	for _, m := range c.members {
 		if m.id != id {
@@ -402,6 +462,12 @@ func (p *testPeers) Fetch(ctx context.Context, url string, req *wire.FetchReques
 		return nil, err
 	}
 	resp := target.ServeFetch(ctx, req, buf)
+	p.m.c.mu.Lock()
+	answered := p.m.c.answered
+	p.m.c.mu.Unlock()
+	if answered != nil {
+		answered(p.m.id, target.id, req, resp)
+	}
 	return resp, end()
 }
 

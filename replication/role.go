@@ -16,7 +16,7 @@ import (
 func metaOf(m *topicMeta, num int32) replica.Meta {
 	p := &m.Partitions[num]
 	return replica.Meta{LeaderEpoch: p.LeaderEpoch, PartitionEpoch: p.PartitionEpoch, Replicas: p.Replicas, ISR: p.ISR,
-		MinInSync: m.EffectiveMinInSync(), Unclean: m.config.UncleanElection}
+		MinInSync: m.EffectiveMinInSync(), Unclean: m.config.UncleanElection, Recovering: p.Recovering}
 }
 
 // update takes changed metadata over to an open partition. In-between versions may
@@ -125,6 +125,9 @@ func (b *Broker) lead(p *Partition, m *topicMeta) error {
 		return nil
 	}
 	b.metrics.elections.Inc()
+	if meta.Recovering {
+		b.isr.look(p) // what there is here is what there is: say so (R79)
+	}
 	if meta.LeaderEpoch > 0 && len(meta.Replicas) > 1 {
 		b.notices.add(p, m, b.cfg.NodeID)
 	}

@@ -75,32 +75,60 @@ func (s *session) apply(b *Broker, req *wire.FetchRequest) {
 func (s *session) poll(ctx context.Context, b *Broker, req *wire.FetchRequest, buf *[]byte) []wire.FetchedPartition {
 	deadline := time.NewTimer(min(time.Duration(req.MaxWaitMs)*time.Millisecond, maxServeWait))
 	defer deadline.Stop()
-	var coalesced <-chan time.Time
-	for final := req.MaxWaitMs <= 0; ; {
-		answers, soft := s.collect(b, req, buf, final)
-		if len(answers) > 0 || final {
+	last := req.MaxWaitMs <= 0
+	for all := last; ; {
+		answers, soft := s.collect(b, req, buf, all)
+		if len(answers) > 0 || last {
 			return answers
 		}
-		for look := false; !look; {
-			if soft && coalesced == nil {
-				t := time.NewTimer(coalesceHighWatermark)
-				defer t.Stop()
-				coalesced = t.C
+		switch s.await(ctx, req.Seq, soft, deadline.C) {
+		case lookAgain:
+			all = false
+		case lookForAll:
+			all = true
+		case lookLast:
+			all, last = true, true
+		case giveUp:
+			return nil
+		}
+	}
+}
+
+// wakeUp is what ends a wait of a poll.
+type wakeUp int
+
+const (
+	lookAgain  wakeUp = iota // something can't wait
+	lookForAll               // soft news has waited long enough
+	lookLast                 // the request's time is over
+	giveUp                   // nobody waits for the answer
+)
+
+// await waits until there is something to answer. soft: there is soft news already.
+func (s *session) await(ctx context.Context, seq int64, soft bool, deadline <-chan time.Time) wakeUp {
+	var due <-chan time.Time
+	for {
+		if soft && due == nil {
+			timer := time.NewTimer(coalesceHighWatermark)
+			defer timer.Stop()
+			due = timer.C
+		}
+		select {
+		case <-s.wake:
+			some, urgent, passed := s.state(seq)
+			switch {
+			case passed:
+				return giveUp
+			case urgent:
+				return lookAgain
 			}
-			select {
-			case <-s.wake:
-				urgent, passed := s.state(req.Seq)
-				if passed {
-					return nil
-				}
-				look, soft = urgent, true
-			case <-coalesced:
-				look, final = true, true
-			case <-deadline.C:
-				look, final = true, true
-			case <-ctx.Done():
-				return nil
-			}
+			soft = soft || some
+		case <-due:
+			return lookForAll
+		case <-deadline:
+			return lookLast
+		case <-ctx.Done():
+			return giveUp
 		}
 	}
 }

@@ -32,7 +32,6 @@ type session struct {
 	ready  []*watch   // those that may have news, each once
 	urgent bool       // one of them has more than a high watermark
 	last   int64      // Seq of the newest request; who answers an older one stops
-	over   bool       // another session takes its place
 }
 
 type sessionKey struct{ replica, fetcher int32 }
@@ -109,12 +108,12 @@ func (s *session) putBack(list []*watch) {
 	}
 }
 
-// state tells whether there is something that can't wait, and whether the request
-// with this Seq is no longer the one to answer.
-func (s *session) state(seq int64) (urgent, passed bool) {
+// state tells whether partitions may have news, whether there is any that can't
+// wait, and whether the request with this Seq is no longer the one to answer.
+func (s *session) state(seq int64) (some, urgent, passed bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.urgent, s.over || s.last != seq
+	return len(s.ready) > 0, s.urgent, s.last != seq
 }
 
 // name takes over what the follower says of one partition: it asks the rules, and
