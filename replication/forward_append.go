@@ -1,0 +1,264 @@
+package replication
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"highwater/replication/controller"
+	"highwater/replication/wire"
+	"highwater/storage"
+)
+
+// defaultAppendTimeout is what another broker is given for an append whose context
+// has no deadline.
+const defaultAppendTimeout = 30 * time.Second
+
+// answerGrace is how much longer than the request's own time this broker waits for
+// the leader's answer: that a time is over the leader knows best what came of it.
+const answerGrace = 250 * time.Millisecond
+
+// forwarded is an append under way to the leaders of its partitions.
+//
+// Each of its parts is in one of three states: answered; refused with nothing
+// written by somebody who doesn't lead the partition, or never sent: it is tried
+// again within the time there is; or lost with a leader that may have it, and that
+// is an outcome too: unknown (R11).
+type forwarded struct {
+	b       *Broker
+	acks    Acks
+	reqs    []AppendRequest
+	results []AppendResult
+	sent    []bool // was on its way to another broker once
+}
+
+// forwardAppend is Append for partitions of which not all are led here.
+func (b *Broker) forwardAppend(ctx context.Context, acks Acks, reqs []AppendRequest) []AppendResult {
+	f := &forwarded{b: b, acks: acks, reqs: reqs, results: make([]AppendResult, len(reqs)), sent: make([]bool, len(reqs))}
+	todo := make([]int, len(reqs))
+	for i := range todo {
+		todo[i] = i
+	}
+	f.deliver(ctx, todo)
+	return f.results
+}
+
+// deliver brings the parts of todo to their leaders and fills in their results.
+func (f *forwarded) deliver(ctx context.Context, todo []int) {
+	session := f.b.cfg.SessionTimeout
+	if session <= 0 {
+		session = defaultSessionTimeout
+	}
+	r := f.b.newRetries(session + produceLeaderMargin)
+	for {
+		changed := f.b.cfg.Controller.Changed()
+		f.round(ctx, todo)
+		left := todo[:0]
+		for _, i := range todo {
+			if res := &f.results[i]; res.Err != nil && !res.Unknown && isMisdirected(res.Err) {
+				left = append(left, i)
+			}
+		}
+		if todo = left; len(todo) == 0 || !r.next(ctx, changed) {
+			return
+		}
+	}
+}
+
+// isMisdirected tells whether a part that was not written may find another leader.
+// One that leads but can't vouch for it (R61) keeps the part to itself: the answer
+// is its own to give.
+func isMisdirected(err error) bool {
+	var notLeader *NotLeaderError
+	return errors.As(err, &notLeader)
+}
+
+// round tries each part of todo once, all leaders at the same time.
+func (f *forwarded) round(ctx context.Context, todo []int) {
+	local, groups := f.group(todo)
+	var remote sync.WaitGroup
+	for leader, g := range groups {
+		remote.Go(func() { f.there(ctx, leader, g) })
+	}
+	f.here(ctx, local)
+	remote.Wait()
+}
+
+// group is the parts for one other leader.
+type group struct {
+	url  string
+	at   []location
+	part []int // indexes of reqs
+}
+
+// group divides the parts by leader. Those with none have their result.
+func (f *forwarded) group(todo []int) (local []int, groups map[int32]*group) {
+	for _, i := range todo {
+		l, err := f.b.locate(f.reqs[i].Topic, f.reqs[i].Partition)
+		switch {
+		case err != nil:
+			f.results[i] = AppendResult{Err: err}
+		case f.b.here(&l):
+			local = append(local, i)
+		case !f.b.elsewhere(&l):
+			f.results[i] = AppendResult{Err: l.notLeader()}
+		default:
+			if groups == nil {
+				groups = map[int32]*group{}
+			}
+			g := groups[l.leader]
+			if g == nil {
+				g = &group{url: l.url}
+				groups[l.leader] = g
+			}
+			g.at, g.part = append(g.at, l), append(g.part, i)
+		}
+	}
+	return local, groups
+}
+
+// here appends what this broker leads.
+func (f *forwarded) here(ctx context.Context, parts []int) {
+	if len(parts) == 0 {
+		return
+	}
+	reqs := make([]AppendRequest, len(parts))
+	for k, i := range parts {
+		reqs[k] = f.reqs[i]
+		if f.sent[i] {
+			// The log writes into batches, and a connection may still be reading them.
+			reqs[k].Batches = make([]storage.Batch, len(f.reqs[i].Batches))
+			for j, batch := range f.reqs[i].Batches {
+				reqs[k].Batches[j] = bytes.Clone(batch)
+			}
+		}
+	}
+	for k, res := range f.b.appendLocal(ctx, f.acks, reqs) {
+		f.results[parts[k]] = res
+	}
+}
+
+// there sends a group to its leader.
+func (f *forwarded) there(ctx context.Context, leader int32, g *group) {
+	left := defaultAppendTimeout
+	if deadline, ok := ctx.Deadline(); ok {
+		left = time.Until(deadline)
+	}
+	req := &wire.AppendRequest{Version: wire.Version, Acks: int(f.acks), TimeoutMs: max(left.Milliseconds(), 0), Partitions: make([]wire.AppendPartition, len(g.part))}
+	for k, i := range g.part {
+		f.sent[i] = true
+		p := &req.Partitions[k]
+		p.TopicPartition, p.ExpectedOffset = g.at[k].TopicPartition, f.reqs[i].ExpectedOffset
+		p.Batches = make([][]byte, len(f.reqs[i].Batches))
+		for j, batch := range f.reqs[i].Batches {
+			p.Batches[j] = batch
+		}
+	}
+	// Not the client's leaving ends it, nor quite its deadline.
+	callCtx, cancel := context.WithTimeout(context.WithoutCancel(ctx), left+answerGrace)
+	defer cancel()
+	answer := &wire.AppendAnswer{}
+	err := f.b.cfg.Forward.Call(callCtx, g.url, wire.PathAppend, left, req, answer, nil)
+	if err == nil && len(answer.Results) != len(g.part) {
+		err = fmt.Errorf("%w: %d results for %d partitions", wire.ErrMalformed, len(answer.Results), len(g.part))
+	}
+	for k, i := range g.part {
+		l := &g.at[k]
+		switch {
+		case err == nil:
+			f.results[i] = f.b.appendedThere(l, &answer.Results[k])
+		case errors.Is(err, wire.ErrNotSent):
+			f.results[i] = AppendResult{Err: fmt.Errorf("%w: %w", l.notLeader(), err)}
+		case callCtx.Err() != nil:
+			f.results[i] = AppendResult{Err: ErrTimeout, Unknown: true}
+		default:
+			f.results[i] = AppendResult{Err: &LeaderLostError{Topic: l.name, Partition: l.Partition, Leader: leader, Cause: err}, Unknown: true}
+		}
+	}
+}
+
+// appendedThere is a leader's result.
+func (b *Broker) appendedThere(l *location, r *wire.AppendResult) AppendResult {
+	res := AppendResult{BaseOffset: r.BaseOffset, LastOffset: r.LastOffset, LeaderEpoch: r.LeaderEpoch, HighWatermark: r.HighWatermark,
+		InSyncReplicas: r.InSyncReplicas, AppendTime: r.AppendTime, Durability: Durability(r.Durability)}
+	if err := decodeError(r.Error); err != nil {
+		res.Err, res.Unknown = err, r.Unknown
+		if !r.Unknown {
+			res.Err = b.remote(l, err)
+		}
+	}
+	return res
+}
+
+// ServeAppend appends, for another broker, to partitions that this one leads. It
+// forwards nothing: what it doesn't lead is *NotLeaderError. The sender's leaving
+// doesn't end it.
+func (b *Broker) ServeAppend(ctx context.Context, req *wire.AppendRequest) *wire.AppendAnswer {
+	answer := &wire.AppendAnswer{Version: wire.Version, Results: make([]wire.AppendResult, len(req.Partitions))}
+	if !b.appends.enter() {
+		for i := range answer.Results {
+			answer.Results[i].Error = encodeError(ErrShuttingDown)
+		}
+		return answer
+	}
+	defer b.appends.leave()
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Duration(min(max(req.TimeoutMs, 0), maxAppendTimeoutMs))*time.Millisecond)
+	defer cancel()
+	reqs := make([]AppendRequest, 0, len(req.Partitions))
+	at := make([]int, 0, len(req.Partitions)) // their places in the answer
+	for i := range req.Partitions {
+		part, err := b.appendRequest(&req.Partitions[i])
+		if err != nil {
+			answer.Results[i].Error = encodeError(err)
+			continue
+		}
+		reqs, at = append(reqs, part), append(at, i)
+	}
+	for k, res := range b.appendLocal(ctx, Acks(req.Acks), reqs) {
+		answer.Results[at[k]] = wire.AppendResult{BaseOffset: res.BaseOffset, LastOffset: res.LastOffset, LeaderEpoch: res.LeaderEpoch,
+			HighWatermark: res.HighWatermark, InSyncReplicas: res.InSyncReplicas, AppendTime: res.AppendTime,
+			Durability: string(res.Durability), Error: encodeError(res.Err), Unknown: res.Unknown}
+	}
+	return answer
+}
+
+// maxAppendTimeoutMs bounds what another broker may ask to wait, as a client's
+// timeout_ms is bounded.
+const maxAppendTimeoutMs = int64(24 * time.Hour / time.Millisecond)
+
+// appendRequest checks what came over the network as a client's batches are checked
+// by being made here: whole batches of sound records, nothing else.
+func (b *Broker) appendRequest(p *wire.AppendPartition) (AppendRequest, error) {
+	name, err := b.topicName(p.TopicPartition)
+	if err != nil {
+		return AppendRequest{}, err
+	}
+	req := AppendRequest{Topic: name, TopicID: p.Topic, Partition: p.Partition, ExpectedOffset: p.ExpectedOffset, Batches: make([]storage.Batch, len(p.Batches))}
+	for i, bytes := range p.Batches {
+		batch, rest, err := storage.ParseBatch(bytes)
+		if err != nil {
+			return AppendRequest{}, err
+		}
+		if len(rest) > 0 {
+			return AppendRequest{}, fmt.Errorf("%w: bytes after a batch", wire.ErrMalformed)
+		}
+		req.Batches[i] = batch
+	}
+	if len(req.Batches) == 0 {
+		return AppendRequest{}, fmt.Errorf("%w: no batch", wire.ErrMalformed)
+	}
+	return req, nil
+}
+
+// topicName finds the name of a topic id; *controller.UnknownTopicError when this
+// broker doesn't know it, yet or any more.
+func (b *Broker) topicName(tp wire.TopicPartition) (string, error) {
+	t, ok := b.State().TopicByID(tp.Topic)
+	if !ok {
+		return "", &controller.UnknownTopicError{Topic: tp.Topic.String()}
+	}
+	return t.Name, nil
+}
