@@ -109,6 +109,12 @@ type internalCall struct {
 var internalCalls = [...]internalCall{
 	{wire.PathFetch, http.MethodPost, (*Internal).fetch},
 	{wire.PathLeaderEpoch, http.MethodPost, (*Internal).leaderEpoch},
+	{wire.PathAppend, http.MethodPost, (*Internal).append},
+	{wire.PathRead, http.MethodPost, (*Internal).read},
+	{wire.PathWatch, http.MethodPost, (*Internal).watch},
+	{wire.PathOffsets, http.MethodPost, (*Internal).offsets},
+	{wire.PathDeleteRecords, http.MethodPost, (*Internal).deleteRecords},
+	{wire.PathStatus, http.MethodPost, (*Internal).status},
 	{wire.PathHeartbeat, http.MethodPost, (*Internal).heartbeat},
 	{wire.PathPropose, http.MethodPost, (*Internal).propose},
 	{wire.PathJoin, http.MethodPost, (*Internal).join},

@@ -6,6 +6,9 @@ import (
 	"slices"
 	"time"
 
+	"github.com/google/uuid"
+
+	"highwater/replication/controller"
 	"highwater/storage"
 )
 
@@ -30,7 +33,9 @@ const (
 // AppendRequest is what one request brings for one partition. Its batches get
 // offsets without a gap between them.
 type AppendRequest struct {
-	Topic     string
+	Topic string
+	// TopicID, if set, must be the topic's: the name may be another one's by now.
+	TopicID   uuid.UUID
 	Partition int32
 	Batches   []storage.Batch // owned by the log from here on
 	// ExpectedOffset, if set, must be the log's end.
@@ -111,6 +116,8 @@ func (b *Broker) stageIn(p *Partition, acks Acks, req *AppendRequest) (storage.S
 	switch {
 	case p.closed != nil:
 		return storage.Staged{}, 0, p.closed
+	case req.TopicID != uuid.Nil && req.TopicID != p.topic.meta.Load().ID:
+		return storage.Staged{}, 0, &controller.UnknownTopicError{Topic: req.Topic}
 	case !p.leader || p.held || !leads:
 		return storage.Staged{}, 0, p.notLeader()
 	case !b.vouches(p):

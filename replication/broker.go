@@ -36,6 +36,11 @@ type Config struct {
 	Logger     zerolog.Logger
 	// Peers reaches the other brokers; nil: there are none.
 	Peers Peers
+	// Forward reaches the leaders of partitions that aren't led here; nil: nobody can
+	// be asked.
+	Forward Caller
+	// SessionTimeout is the brokers', after which a dead leader is replaced; 0: 6 s.
+	SessionTimeout time.Duration
 	// LagMax is replica.lag.time.max; 0: 10 s.
 	LagMax time.Duration
 	// Mutation switches rules off, in tests of the tests.
@@ -72,6 +77,8 @@ type Broker struct {
 	sessions  *sessions
 	isr       *isrManager
 	notices   *notices
+	watcher   *watcher       // of partitions led elsewhere
+	watched   *watchSessions // of other brokers' watchers
 
 	appends gate           // appends in flight
 	syncers sync.WaitGroup // running syncers
@@ -90,6 +97,7 @@ func New(cfg Config) *Broker {
 	b.appends.init()
 	b.rules = replica.Options{LagMax: cfg.LagMax, Alive: b.alive, Mutation: cfg.Mutation}
 	b.followers, b.isr, b.notices, b.sessions = newFollowers(b), newISRManager(b), newNotices(), newSessions(cfg.Mutation)
+	b.watcher, b.watched = newWatcher(b), newWatchSessions()
 	return b
 }
 
@@ -128,7 +136,7 @@ func (b *Broker) Run(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	var loops sync.WaitGroup
-	for _, loop := range []func(context.Context){b.followers.run, b.isr.run, b.watchSession, b.runNotices} {
+	for _, loop := range []func(context.Context){b.followers.run, b.isr.run, b.watchSession, b.runNotices, b.watcher.run, b.watched.run} {
 		loops.Go(func() { loop(ctx) })
 	}
 	retention := make(chan error, 1)

@@ -4,6 +4,9 @@ import (
 	"context"
 	"time"
 
+	"github.com/google/uuid"
+
+	"highwater/replication/controller"
 	"highwater/storage"
 )
 
@@ -19,7 +22,9 @@ const (
 
 // FetchRequest asks for records of one partition that a consumer may see.
 type FetchRequest struct {
-	Topic     string
+	Topic string
+	// TopicID, if set, must be the topic's: the name may be another one's by now.
+	TopicID   uuid.UUID
 	Partition int32
 	Offset    int64
 	// LeaderEpoch, if set, is the one told with the records before Offset; see TruncatedError.
@@ -29,6 +34,9 @@ type FetchRequest struct {
 	MinBytes    int           // wait until that much is there, at least 1
 	MaxWait     time.Duration // how long to wait for MinBytes; 0 or less: not at all
 	Buffer      []byte        // Data is read into its memory if it fits
+	// Patience is how long to look for the partition's leader while there is none; 0:
+	// MaxWait, or else 10 s; less: not at all.
+	Patience time.Duration
 }
 
 // FetchResult is whole batches and what was known when they were read.
@@ -52,6 +60,9 @@ func (b *Broker) fetchLocal(ctx context.Context, req FetchRequest) (FetchResult,
 	p, err := b.Partition(req.Topic, req.Partition)
 	if err != nil {
 		return FetchResult{}, err
+	}
+	if req.TopicID != uuid.Nil && req.TopicID != p.topic.meta.Load().ID {
+		return FetchResult{}, &controller.UnknownTopicError{Topic: req.Topic}
 	}
 	want := wanted(req.MinBytes, req.MaxBytes)
 	res, err := p.read(&req)

@@ -415,7 +415,7 @@ func TestR96_ReadersLearnOfATruncation(t *testing.T) {
 			t.Errorf("R22: below the start, epoch %d: %v", epoch, err)
 		}
 	}
-	if err := n.CheckEpoch("a", 0, 4, 4); err != nil {
+	if err := n.CheckEpoch(context.Background(), "a", 0, 4, 4); err != nil {
 		t.Error(err)
 	}
 }

@@ -3,11 +3,16 @@ package replication
 import (
 	"context"
 	"time"
+
+	"github.com/google/uuid"
+
+	"highwater/replication/controller"
 )
 
 // Position is where a reader stands in one partition.
 type Position struct {
 	Topic       string
+	TopicID     uuid.UUID // see FetchRequest
 	Partition   int32
 	Offset      int64
 	LeaderEpoch *int32 // see FetchRequest
@@ -61,6 +66,10 @@ func (b *Broker) readMany(req *FetchManyRequest, results []PartitionFetch) (byte
 		p, err := b.Partition(pos.Topic, pos.Partition)
 		if err != nil {
 			res.Err, stop = err, true
+			continue
+		}
+		if pos.TopicID != uuid.Nil && pos.TopicID != p.topic.meta.Load().ID {
+			res.Err, stop = &controller.UnknownTopicError{Topic: pos.Topic}, true
 			continue
 		}
 		room := req.MaxBytes - bytes

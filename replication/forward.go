@@ -1,6 +1,11 @@
 package replication
 
-import "context"
+import (
+	"context"
+	"time"
+
+	"highwater/replication/wire"
+)
 
 // The calls of this file are answered for any partition, whoever leads it: its
 // leader's part is in files of its own, named after the call, as …Local.
@@ -24,16 +29,29 @@ func (b *Broker) Append(ctx context.Context, acks Acks, reqs []AppendRequest) []
 		return results
 	}
 	defer b.appends.leave()
-	return b.appendLocal(ctx, acks, reqs)
+	if b.cfg.Forward == nil {
+		return b.appendLocal(ctx, acks, reqs)
+	}
+	return b.forwardAppend(ctx, acks, reqs)
 }
 
 // Fetch reads records below the high watermark, waiting for some if there are
 // none. Errors: *storage.OffsetOutOfRangeError with the readable range, at once;
-// *TruncatedError; *storage.CorruptError; those of Partition. When ctx or
-// MaxWait ends first, or the broker drains, it returns what there is, maybe
-// nothing, without an error.
-func (b *Broker) Fetch(ctx context.Context, req FetchRequest) (FetchResult, error) {
-	return b.fetchLocal(ctx, req)
+// *TruncatedError; *storage.CorruptError; *OfflineError, *UnknownPartitionError,
+// *controller.UnknownTopicError; one that IsTransient when no leader was found in
+// time. When ctx or MaxWait ends first, or the broker drains, it returns what there
+// is, maybe nothing, without an error.
+func (b *Broker) Fetch(ctx context.Context, req FetchRequest) (res FetchResult, err error) {
+	until := time.Now().Add(max(req.MaxWait, 0))
+	left := func() FetchRequest {
+		r := req
+		r.MaxWait = min(req.MaxWait, max(time.Until(until), 0))
+		return r
+	}
+	err = b.atLeader(ctx, req.Topic, req.Partition, readWait(req.Patience, req.MaxWait),
+		func() (err error) { res, err = b.fetchLocal(ctx, left()); return err },
+		func(l *location) (err error) { res, err = b.fetchThere(ctx, l, left()); return err })
+	return res, err
 }
 
 // FetchMany is Fetch for several partitions with one wait. The results stand in
@@ -41,31 +59,65 @@ func (b *Broker) Fetch(ctx context.Context, req FetchRequest) (FetchResult, erro
 // maybe with nothing, when one of them fails or a topic among them gets more
 // partitions or is deleted.
 func (b *Broker) FetchMany(ctx context.Context, req FetchManyRequest) []PartitionFetch {
-	return b.fetchManyLocal(ctx, req)
+	if b.allHere(req.Positions) {
+		return b.fetchManyLocal(ctx, req)
+	}
+	return b.forwardFetchMany(ctx, req)
 }
 
 // CheckEpoch tells whether the records before offset are those that a reader was
-// told in this leader epoch: nil or *TruncatedError; else those of Partition.
-func (b *Broker) CheckEpoch(topic string, num int32, epoch int32, offset int64) error {
-	return b.checkEpochLocal(topic, num, epoch, offset)
+// told in this leader epoch: nil or *TruncatedError; else as Fetch.
+func (b *Broker) CheckEpoch(ctx context.Context, topic string, num int32, epoch int32, offset int64) error {
+	return b.atLeader(ctx, topic, num, readLeaderWait,
+		func() error { return b.checkEpochLocal(topic, num, epoch, offset) },
+		func(l *location) error {
+			_, err := b.offsetsThere(ctx, l, &wire.OffsetsQuery{TopicPartition: l.TopicPartition, Check: &wire.EpochCheck{LeaderEpoch: epoch, Offset: offset}})
+			return err
+		})
 }
 
 // Offsets tells a partition's ends, and the first offset at or after
-// timestampMs when that isn't nil. Errors: those of Partition.
-func (b *Broker) Offsets(ctx context.Context, name string, num int32, timestampMs *int64) (Offsets, error) {
-	return b.offsetsLocal(ctx, name, num, timestampMs)
+// timestampMs when that isn't nil. Errors: as Fetch.
+func (b *Broker) Offsets(ctx context.Context, name string, num int32, timestampMs *int64) (o Offsets, err error) {
+	err = b.atLeader(ctx, name, num, readLeaderWait,
+		func() (err error) { o, err = b.offsetsLocal(ctx, name, num, timestampMs); return err },
+		func(l *location) (err error) {
+			o, err = b.offsetsThere(ctx, l, &wire.OffsetsQuery{TopicPartition: l.TopicPartition, TimestampMs: timestampMs})
+			return err
+		})
+	return o, err
 }
 
 // DeleteRecords moves the log start up to before (at most the high watermark;
 // -1: to it) and returns the new beginning offset. Errors:
-// *storage.OffsetOutOfRangeError with the allowed range; those of Partition.
-func (b *Broker) DeleteRecords(ctx context.Context, name string, num int32, before int64) (int64, error) {
-	return b.deleteRecordsLocal(ctx, name, num, before)
+// *storage.OffsetOutOfRangeError with the allowed range; as Fetch.
+func (b *Broker) DeleteRecords(ctx context.Context, name string, num int32, before int64) (start int64, err error) {
+	err = b.atLeader(ctx, name, num, readLeaderWait,
+		func() (err error) { start, err = b.deleteRecordsLocal(name, num, before); return err },
+		func(l *location) (err error) { start, err = b.deleteRecordsThere(ctx, l, before); return err })
+	return start, err
 }
 
-// PartitionStatus asks the leader for a partition's figures. A partition whose
-// log is offline there is told as one without a leader. Errors:
-// *UnknownPartitionError, *controller.UnknownTopicError.
+// PartitionStatus is Partitions for one of them.
 func (b *Broker) PartitionStatus(ctx context.Context, name string, num int32) (PartitionStatus, error) {
-	return b.partitionStatusLocal(ctx, name, num)
+	l, err := b.locate(name, num)
+	if err != nil {
+		return PartitionStatus{}, err
+	}
+	return b.statuses(ctx, l.name, []int32{l.Partition})[0], nil
+}
+
+// Partitions asks the leaders for the figures of all partitions of a topic, each
+// leader once. A partition whose leader doesn't answer, or whose log is offline
+// there, is told as one without a leader. Errors: *controller.UnknownTopicError.
+func (b *Broker) Partitions(ctx context.Context, name string) ([]PartitionStatus, error) {
+	t, err := b.Topic(name)
+	if err != nil {
+		return nil, err
+	}
+	nums := make([]int32, len(t.Partitions))
+	for i := range nums {
+		nums[i] = int32(i)
+	}
+	return b.statuses(ctx, name, nums), nil
 }

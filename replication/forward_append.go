@@ -160,16 +160,16 @@ func (f *forwarded) there(ctx context.Context, leader int32, g *group) {
 	// Not the client's leaving ends it, nor quite its deadline.
 	callCtx, cancel := context.WithTimeout(context.WithoutCancel(ctx), left+answerGrace)
 	defer cancel()
-	answer := &wire.AppendAnswer{}
+	answer := &wire.JSON[wire.AppendAnswer]{}
 	err := f.b.cfg.Forward.Call(callCtx, g.url, wire.PathAppend, left, req, answer, nil)
-	if err == nil && len(answer.Results) != len(g.part) {
-		err = fmt.Errorf("%w: %d results for %d partitions", wire.ErrMalformed, len(answer.Results), len(g.part))
+	if err == nil {
+		err = sameLength(len(answer.V.Results), len(g.part))
 	}
 	for k, i := range g.part {
 		l := &g.at[k]
 		switch {
 		case err == nil:
-			f.results[i] = f.b.appendedThere(l, &answer.Results[k])
+			f.results[i] = f.b.appendedThere(l, &answer.V.Results[k])
 		case errors.Is(err, wire.ErrNotSent):
 			f.results[i] = AppendResult{Err: fmt.Errorf("%w: %w", l.notLeader(), err)}
 		case callCtx.Err() != nil:
@@ -239,11 +239,8 @@ func (b *Broker) appendRequest(p *wire.AppendPartition) (AppendRequest, error) {
 	req := AppendRequest{Topic: name, TopicID: p.Topic, Partition: p.Partition, ExpectedOffset: p.ExpectedOffset, Batches: make([]storage.Batch, len(p.Batches))}
 	for i, bytes := range p.Batches {
 		batch, rest, err := storage.ParseBatch(bytes)
-		if err != nil {
-			return AppendRequest{}, err
-		}
-		if len(rest) > 0 {
-			return AppendRequest{}, fmt.Errorf("%w: bytes after a batch", wire.ErrMalformed)
+		if err != nil || len(rest) > 0 {
+			return AppendRequest{}, fmt.Errorf("%w: a broken batch: %v", wire.ErrMalformed, err) // not damage of a disk
 		}
 		req.Batches[i] = batch
 	}

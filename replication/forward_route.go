@@ -186,6 +186,23 @@ func (b *Broker) call(ctx context.Context, url, path string, wait time.Duration,
 	return nil
 }
 
+// ask is call with messages that are JSON.
+func ask[Q, A any](ctx context.Context, b *Broker, url, path string, req *Q) (*A, error) {
+	answer := &wire.JSON[A]{}
+	if err := b.call(ctx, url, path, 0, &wire.JSON[Q]{V: req}, answer, nil); err != nil {
+		return nil, err
+	}
+	return answer.V, nil
+}
+
+// sameLength checks that an answer has a result for each question.
+func sameLength(have, want int) error {
+	if have != want {
+		return fmt.Errorf("%w: %w: %d results for %d questions", errCall, wire.ErrMalformed, have, want)
+	}
+	return nil
+}
+
 // readWait is how long a read looks for a leader.
 func readWait(patience, maxWait time.Duration) time.Duration {
 	switch {

@@ -3,6 +3,7 @@ package replication
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"highwater/replication/controller"
@@ -16,6 +17,7 @@ type Offsets struct {
 	LogEnd         int64 // LEO
 	ForTimestamp   int64
 	TimestampFound bool
+	Stale          bool // see FetchResult
 }
 
 // offsetsLocal is Offsets of a partition that this broker leads.
@@ -62,10 +64,17 @@ func (p *Partition) knownEnd(ctx context.Context) (int64, error) {
 }
 
 // deleteRecordsLocal is DeleteRecords of a partition that this broker leads.
-func (b *Broker) deleteRecordsLocal(_ context.Context, name string, num int32, before int64) (int64, error) {
+func (b *Broker) deleteRecordsLocal(name string, num int32, before int64) (int64, error) {
 	p, err := b.Partition(name, num)
 	if err != nil {
 		return 0, err
+	}
+	return b.deleteRecordsIn(p, before)
+}
+
+func (b *Broker) deleteRecordsIn(p *Partition, before int64) (int64, error) {
+	if !b.vouches(p) {
+		return 0, p.notConfirmed()
 	}
 	hw := p.hw.Load()
 	if before == -1 {
@@ -122,7 +131,7 @@ func (b *Broker) partitionStatusLocal(_ context.Context, name string, num int32)
 	}
 	if err != nil || meta.Leader != b.cfg.NodeID {
 		for _, id := range meta.Replicas {
-			st.Replicas = append(st.Replicas, ReplicaStatus{Broker: id, LogEndOffset: -1, Lag: -1, LastCaughtUpMs: -1})
+			st.Replicas = append(st.Replicas, ReplicaStatus{Broker: id, InSync: slices.Contains(meta.ISR, id), LogEndOffset: -1, Lag: -1, LastCaughtUpMs: -1})
 		}
 		return st, nil
 	}

@@ -7,12 +7,21 @@ import (
 
 // Signal is a wake-up shared by any number of partitions: C gets one token when
 // at least one of them changed since the last token was taken.
-type Signal struct{ C chan struct{} }
+type Signal struct {
+	C chan struct{}
+	// onWake, if set, is called instead of giving C a token. It may take leaf locks
+	// alone.
+	onWake func()
+}
 
 // NewSignal makes a Signal.
 func NewSignal() *Signal { return &Signal{C: make(chan struct{}, 1)} }
 
 func (s *Signal) wake() {
+	if s.onWake != nil {
+		s.onWake()
+		return
+	}
 	select {
 	case s.C <- struct{}{}:
 	default:
@@ -60,23 +69,45 @@ func (u *subscribers) wake() {
 	}
 }
 
-// Subscribe has s woken at every change of what consumers may read, and at the
-// topic's deletion, until the returned cancel is called. Subscribe first, read
-// then, wait last: the other way round loses wake-ups.
+// Subscribe has s woken at every change of what consumers may read of this
+// replica, and at the topic's deletion, until the returned cancel is called.
+// Subscribe first, read then, wait last: the other way round loses wake-ups.
 func (p *Partition) Subscribe(s *Signal) (cancel func()) { return p.subs.add(s) }
 
-// SubscribeTopic is Subscribe for all partitions of a topic that are on this
-// broker, also those added later; their addition and the topic's deletion wake,
-// too. After a wake-up read again: a deleted topic's reads say so. cancel must
-// be called once. Errors: *controller.UnknownTopicError.
+// Subscribe has s woken when there may be more to read of a partition, whoever
+// leads it, when another broker does from now on, and when the topic is deleted,
+// until cancel is called, once. It may be woken for nothing. Errors:
+// *controller.UnknownTopicError, *UnknownPartitionError.
+func (b *Broker) Subscribe(name string, num int32, s *Signal) (cancel func(), err error) {
+	t, err := b.localTopic(name)
+	if err != nil {
+		return nil, err
+	}
+	if n := len(t.meta.Load().Partitions); num < 0 || int(num) >= n {
+		return nil, &UnknownPartitionError{Topic: name, Partition: num, Count: n}
+	}
+	here := func() {}
+	if p := t.partition(num); p != nil && p.offline == nil {
+		here = p.subs.add(s)
+	}
+	there := b.watcher.subscribe(t, num, s)
+	if t.deleted.Load() {
+		s.wake()
+	}
+	return func() { here(); there() }, nil
+}
+
+// SubscribeTopic is Subscribe for all partitions of a topic, also those added
+// later; their addition wakes, too. After a wake-up read again: a deleted topic's
+// reads say so. cancel must be called once. Errors: *controller.UnknownTopicError.
 func (b *Broker) SubscribeTopic(name string, s *Signal) (cancel func(), err error) {
 	t, err := b.localTopic(name)
 	if err != nil {
 		return nil, err
 	}
-	data, changes := t.data.add(s), t.changes.add(s)
+	data, changes, there := t.data.add(s), t.changes.add(s), b.watcher.subscribeTopic(t)
 	if t.deleted.Load() {
 		s.wake()
 	}
-	return func() { data(); changes() }, nil
+	return func() { data(); changes(); there() }, nil
 }

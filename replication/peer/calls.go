@@ -10,14 +10,15 @@ import (
 )
 
 var (
-	_ replication.Peers = (*Client)(nil)
-	_ controller.Peers  = (*Client)(nil)
+	_ replication.Peers  = (*Client)(nil)
+	_ replication.Caller = (*Client)(nil)
+	_ controller.Peers   = (*Client)(nil)
 )
 
 // Fetch sends a follower's long-poll.
 func (c *Client) Fetch(ctx context.Context, url string, req *wire.FetchRequest, buf *[]byte) (*wire.FetchResponse, error) {
 	res := &wire.FetchResponse{}
-	if err := c.call(ctx, url, wire.PathFetch, ms(int64(req.MaxWaitMs)), req, res, buf); err != nil {
+	if err := c.Call(ctx, url, wire.PathFetch, ms(int64(req.MaxWaitMs)), req, res, buf); err != nil {
 		return nil, err
 	}
 	return res, nil
@@ -55,7 +56,7 @@ func (c *Client) Founding(ctx context.Context, url string, req *wire.Founding) (
 // ask calls with messages that are JSON.
 func ask[Q, A any](ctx context.Context, c *Client, url, path string, wait time.Duration, req *Q) (*A, error) {
 	res := &wire.JSON[A]{}
-	if err := c.call(ctx, url, path, wait, &wire.JSON[Q]{V: req}, res, nil); err != nil {
+	if err := c.Call(ctx, url, path, wait, &wire.JSON[Q]{V: req}, res, nil); err != nil {
 		return nil, err
 	}
 	return res.V, nil

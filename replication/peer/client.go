@@ -121,11 +121,11 @@ func (e *RefusedError) Error() string {
 // Is says that nothing came of the request.
 func (e *RefusedError) Is(target error) bool { return target == wire.ErrNotSent }
 
-// call sends in to a path of the broker at url and reads its answer into out,
+// Call sends in to a path of the broker at url and reads its answer into out,
 // which may keep parts of *buf; wait is how long the peer was asked to wait at
 // most. Errors: *RefusedError; one that wraps wire.ErrNotSent; any other one
 // leaves open whether the peer acted.
-func (c *Client) call(ctx context.Context, url, path string, wait time.Duration, in, out wire.Message, buf *[]byte) error {
+func (c *Client) Call(ctx context.Context, url, path string, wait time.Duration, in, out wire.Message, buf *[]byte) error {
 	ctx, cancel := context.WithTimeout(ctx, wait+answerTimeout)
 	defer cancel()
 	var sent sentConns

@@ -186,6 +186,8 @@ type WatchAnswer struct {
 	Version int              `json:"version"`
 	Code    Code             `json:"code,omitempty"`
 	Changed []TopicPartition `json:"changed,omitempty"`
+	// Unknown are partitions that were to be added and aren't here, or not yet.
+	Unknown []TopicPartition `json:"unknown,omitempty"`
 }
 
 // OffsetsRequest asks for the ends of partitions.
