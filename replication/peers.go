@@ -21,8 +21,10 @@ type Peers interface {
 // Metadata is what a broker needs of the metadata quorum: what it has agreed on, and
 // a way to propose changes. *controller.Controller is one.
 type Metadata interface {
-	// State is the newest metadata that is applied here; Watch tells of changes.
+	// State is the newest metadata that is applied here; Changed is closed at its next
+	// change, and Watch tells of each.
 	State() *controller.State
+	Changed() <-chan struct{}
 	Watch() *controller.Cursor
 	Quorum() controller.QuorumInfo
 

@@ -31,3 +31,10 @@ func (m *Memory) State() *State { return m.fsm.state.Load() }
 
 // Watch returns a cursor that stands before everything.
 func (m *Memory) Watch() *Cursor { return m.fsm.watch() }
+
+// Changed is closed at the next change of State. Take it before reading State.
+func (m *Memory) Changed() <-chan struct{} {
+	m.fsm.feed.mu.Lock()
+	defer m.fsm.feed.mu.Unlock()
+	return m.fsm.feed.last.done
+}
