@@ -19,8 +19,8 @@ const CodeOutcomeUnknown Code = "REQUEST_TIMED_OUT"
 type Propose struct {
 	Version   int    `json:"version"`
 	ClusterID string `json:"cluster_id"`
-	// Command is the controller's own encoding.
-	Command json.RawMessage `json:"command"`
+	// Command is the controller's own encoding; none asks how far the quorum has come.
+	Command json.RawMessage `json:"command,omitempty"`
 	// TimeoutMs is what is left of the request's time. A clock is not sent: those
 	// of two machines differ.
 	TimeoutMs int64 `json:"timeout_ms"`
