@@ -22,7 +22,7 @@ var rare = []string{
 	"deposed by a fetch", "notice stopped a leader", "stale broker exits", "duplicate registration refused",
 	"not enough replicas", "not enough replicas after append", "acknowledged after stepping down", "outcome unknown: cut off after a leader change",
 	"crash", "clean stop", "lossy restart", "unclean restart without fsync", "empty directory", "process replaced while it ran", "fenced",
-	"clock jumps forward", "log start moved", "reassignment", "replica removed", "min.insync.replicas changed",
+	"clock jumps forward", "log start moved", "reassignment", "replica removed", "leadership moved", "min.insync.replicas changed",
 }
 
 func envNumber(t *testing.T, name string, otherwise uint64) uint64 {

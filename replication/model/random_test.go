@@ -30,6 +30,9 @@ func runConfig(seed uint64, rng *rand.Rand) config {
 		cfg.partitions = 2
 	}
 	cfg.unclean = seed%8 == 7
+	cfg.slow = []int{0, 20, 200}[rng.IntN(3)]
+	cfg.patience = []int{12, 100, 1000}[rng.IntN(3)]
+	cfg.churn = []int{0, 0, 5, 20}[rng.IntN(4)]
 	return cfg
 }
 
@@ -57,7 +60,9 @@ func run(seed uint64, mutation func(*config), tracing bool) (w *world, found *vi
 		w.step()
 		w.check.step()
 	}
-	w.heal()
+	if cfg.mutation == 0 {
+		w.heal()
+	}
 	return w, nil
 }
 
@@ -66,16 +71,22 @@ func (w *world) step() {
 	w.stepCount++
 	w.now = w.now.Add(time.Duration(w.rng.IntN(20)) * time.Millisecond)
 	r := w.rng.IntN(1000)
-	if r < w.cfg.faults {
+	switch {
+	case r < w.cfg.faults:
 		w.fault()
+		return
+	case r < w.cfg.faults+w.cfg.churn:
+		w.moveLeader()
 		return
 	}
 	switch {
-	case r < 480 && len(w.bag) > 0:
+	case r < 470 && len(w.bag) > 0:
 		w.deliverOne()
+	case r < 480 && len(w.held) > 0:
+		w.send(w.held[w.rng.IntN(len(w.held))])
 	case r < 700:
 		if n := w.anyNode(); n != nil {
-			n.fetch(int32(w.rng.IntN(w.cfg.brokers))+1, w.rng.IntN(12) == 0)
+			n.fetch(int32(w.rng.IntN(w.cfg.brokers))+1, w.rng.IntN(w.cfg.patience) == 0)
 		}
 	case r < 780:
 		if p := w.anyLeader(); p != nil && p.log.end() < 400 {
@@ -110,8 +121,14 @@ func (w *world) deliverOne() {
 	if w.rng.IntN(3) > 0 {
 		i = min(i, w.rng.IntN(len(w.bag)))
 	}
+	if w.bag[i].until > w.stepCount {
+		return
+	}
 	chance := w.rng.IntN(1000)
 	if m := w.bag[i]; chance < 2*w.cfg.faults && m.repeat {
+		if w.held = append(w.held, m); len(w.held) > 8 { // to come again much later
+			w.held = slices.Delete(w.held, 0, 1+w.rng.IntN(8))
+		}
 		w.tracef("deliver %s %d>%d, and keep it", m.kind, m.from, m.to)
 		w.saw("message delivered twice")
 		m.deliver()
@@ -164,7 +181,7 @@ func (w *world) leadsAnything(id int32) bool {
 func (w *world) fault() {
 	n := w.nodes[w.rng.IntN(len(w.nodes))]
 	b := w.state().Brokers[n.id]
-	switch w.rng.IntN(16) {
+	switch w.rng.IntN(18) {
 	case 0, 1, 2:
 		if n.up {
 			n.crash()
@@ -223,6 +240,23 @@ func (w *world) fault() {
 		}
 	case 15:
 		w.endZombies()
+	case 16, 17:
+		w.moveLeader()
+	}
+}
+
+// moveLeader has another member of the ISR lead, although nothing is wrong (R81),
+// or fences a broker that lives.
+func (w *world) moveLeader() {
+	num := w.rng.IntN(w.cfg.partitions)
+	m := w.meta().Partitions[num]
+	if b := w.state().Brokers[max(m.Leader, 1)]; w.rng.IntN(3) == 0 && !b.Fenced {
+		w.apply(&controller.SetBroker{ID: b.ID, Epoch: b.Epoch, Fenced: true, Draining: b.Draining})
+		return
+	}
+	if len(m.ISR) > 0 {
+		w.apply(&controller.ElectLeader{Topic: w.topic, Partition: int32(num), Broker: m.ISR[w.rng.IntN(len(m.ISR))]})
+		w.saw("leadership moved")
 	}
 }
 
@@ -270,7 +304,7 @@ func (w *world) reassign() {
 func (w *world) heal() {
 	w.tracef("heal")
 	w.endZombies()
-	w.cfg.faults = 0
+	w.cfg.faults, w.cfg.slow, w.cfg.churn = 0, 0, 0
 	for _, n := range w.nodes {
 		n.draining = false
 	}

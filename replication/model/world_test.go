@@ -21,7 +21,9 @@ type config struct {
 	durable                                bool // fsync=commit: what is reported was fsynced (R72)
 	unclean                                bool // unclean.leader.election.enable
 	reassign, minChanges                   bool
-	faults                                 int // of 1000 steps, about as many are faults
+	faults, churn                          int // of 1000 steps, about as many are faults, and changes of leaders
+	slow                                   int // of 1000 messages, as many take long
+	patience                               int // a follower gives up a fetch about once in so many looks at it
 	steps                                  int
 	mutation                               replica.Mutation
 }
@@ -42,6 +44,7 @@ type world struct {
 	// zombies are cut-off processes whose broker was given to a new one (F35).
 	zombies   []*node
 	bag       []*message
+	held      []*message // copies that turn up again much later (F24)
 	ids       int64
 	values    int64
 	check     *checker
@@ -56,6 +59,7 @@ type message struct {
 	kind     string // fetch, fetched, alter, altered, register, registered, heartbeat, notice
 	from, to int32  // broker ids; 0: the controller
 	repeat   bool
+	until    int // it is delivered at this step at the earliest
 	deliver  func()
 }
 
@@ -136,7 +140,12 @@ func (w *world) uuid() uuid.UUID {
 	return u
 }
 
-func (w *world) send(m *message) { w.bag = append(w.bag, m) }
+func (w *world) send(m *message) {
+	if w.rng.IntN(1000) < w.cfg.slow {
+		m.until = w.stepCount + w.rng.IntN(500)
+	}
+	w.bag = append(w.bag, m)
+}
 
 // take removes the i-th message from the bag.
 func (w *world) take(i int) *message {

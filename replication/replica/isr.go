@@ -170,7 +170,9 @@ func (l *Leader) behind(f *follower) time.Duration {
 }
 
 // joins is R42: all that a replica must have shown before it is proposed for the
-// ISR. That it doesn't lag keeps it from being thrown out again at once.
+// ISR. That it doesn't lag keeps it from being thrown out again at once; it also
+// implies the test of the epoch's start, nearly always, so the mutation leaves out
+// both.
 func (l *Leader) joins(f *follower) bool {
 	m := l.opt.Mutation
 	epoch, ok := l.opt.Alive(f.broker)
@@ -180,9 +182,8 @@ func (l *Leader) joins(f *follower) bool {
 	if f.brokerEpoch == 0 {
 		return m.has(NoR42FetchedInEpoch)
 	}
-	return !l.lags(f) &&
+	return (f.end >= l.leso && !l.lags(f) || m.has(NoR42LeaderEpochStart)) &&
 		(f.end >= l.hw || m.has(NoR42HighWatermark)) &&
-		(f.end >= l.leso || m.has(NoR42LeaderEpochStart)) &&
 		(f.brokerEpoch == epoch || m.has(NoR42BrokerEpoch))
 }
 

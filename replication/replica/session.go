@@ -74,10 +74,11 @@ func (s *Sessions) of(replica int32, brokerEpoch int64) *replicaSessions {
 func (s *Sessions) Judge(req *wire.FetchRequest) (*Session, wire.Code) {
 	r := s.of(req.Replica, req.BrokerEpoch)
 	old := r.fetchers[req.Fetcher]
-	if s.mutation.has(NoR19) {
-		return s.begin(r, req), wire.OK
-	}
 	switch {
+	case s.mutation.has(NoR19) && !req.Full && old != nil:
+		return old, wire.OK
+	case s.mutation.has(NoR19):
+		return s.begin(r, req), wire.OK
 	case req.BrokerEpoch < r.brokerEpoch:
 		return nil, wire.CodeStaleBrokerEpoch
 	case req.Full && (old == nil || req.Seq > old.Seq):
