@@ -157,13 +157,14 @@ func (m *isrManager) propose(ctx context.Context, proposals []proposal) (settled
 		m.b.cfg.Logger.Warn().Err(err).Int("partitions", len(changes)).Msg("ISR changes were not decided")
 	}
 	settled = true
+	now := m.b.State() // has what was committed
 	for i := range proposals {
 		var result wire.AlterResult
 		if err == nil {
 			result = results[i]
 		}
 		outcome := outcomeOf(&result, err)
-		m.decided(&proposals[i], outcome, &result)
+		m.decided(&proposals[i], outcome, &result, now)
 		if outcome != replica.Committed {
 			settled = false
 			m.look(proposals[i].p)
@@ -188,12 +189,16 @@ func outcomeOf(result *wire.AlterResult, err error) replica.Outcome {
 }
 
 // decided tells the rules, and the log.
-func (m *isrManager) decided(o *proposal, outcome replica.Outcome, result *wire.AlterResult) {
+func (m *isrManager) decided(o *proposal, outcome replica.Outcome, result *wire.AlterResult, now *controller.State) {
 	p, name := o.p, o.p.topic.name()
+	var meta replica.Meta
+	if t, ok := now.TopicByID(p.topic.meta.Load().ID); ok && int(p.num) < len(t.Partitions) {
+		meta = metaOf(t, p.num)
+	}
 	p.water.Lock()
 	moved := false
 	if p.lead != nil {
-		p.lead.Decided(o.change, outcome, replica.Meta{ISR: result.ISR, PartitionEpoch: result.PartitionEpoch})
+		p.lead.Decided(o.change, outcome, meta)
 		p.failUnderMin(name)
 		moved = p.raise()
 	}

@@ -12,11 +12,12 @@ import (
 	"highwater/storage"
 )
 
-// metaOf is what the rules want to know of a partition's metadata.
-func metaOf(m *topicMeta, num int32) replica.Meta {
-	p := &m.Partitions[num]
+// metaOf is what the rules want to know of a partition's metadata: all of it of one
+// state (R56).
+func metaOf(t *controller.Topic, num int32) replica.Meta {
+	p := &t.Partitions[num]
 	return replica.Meta{LeaderEpoch: p.LeaderEpoch, PartitionEpoch: p.PartitionEpoch, Replicas: p.Replicas, ISR: p.ISR,
-		MinInSync: m.EffectiveMinInSync(), Unclean: m.config.UncleanElection, Recovering: p.Recovering}
+		MinInSync: t.EffectiveMinInSync(), Unclean: t.Configs[controller.ConfigUncleanElection] == "true", Recovering: p.Recovering}
 }
 
 // update takes changed metadata over to an open partition. In-between versions may
@@ -104,7 +105,7 @@ func (p *Partition) stopLeading() {
 // lead makes this replica the leader (R49): all of its log is durable, the epoch
 // begins at its end, nothing is known of followers; only then it takes appends.
 func (b *Broker) lead(p *Partition, m *topicMeta) error {
-	meta := metaOf(m, p.num)
+	meta := metaOf(m.Topic, p.num)
 	if err := p.log.Flush(); err != nil {
 		return b.roleFailed(p, m, err)
 	}
@@ -146,15 +147,16 @@ func (b *Broker) roleFailed(p *Partition, m *topicMeta, err error) error {
 // configure takes over what metadata says of the ISR and its least size, and
 // moves the high watermark if that allows it (R30, R52).
 func (b *Broker) configure(p *Partition, m *topicMeta) {
-	meta := metaOf(m, p.num)
+	meta := metaOf(m.Topic, p.num)
 	p.mu.Lock()
 	p.minInSync = m.config.MinInSyncReplicas
 	p.mu.Unlock()
 	p.water.Lock()
 	leads := p.lead != nil
 	var was replica.Meta
+	var own *replica.Change
 	if leads {
-		was = p.lead.Meta()
+		was, own = p.lead.Meta(), p.lead.Pending()
 		p.lead.SetMeta(meta)
 		p.failUnderMin(m.Name)
 	}
@@ -162,7 +164,7 @@ func (b *Broker) configure(p *Partition, m *topicMeta) {
 	if !leads {
 		return
 	}
-	if meta.PartitionEpoch > was.PartitionEpoch && !slices.Equal(meta.ISR, was.ISR) {
+	if meta.PartitionEpoch > was.PartitionEpoch && !slices.Equal(meta.ISR, was.ISR) && (own == nil || own.PartitionEpoch+1 != meta.PartitionEpoch) {
 		b.cfg.Logger.Info().Str("topic", m.Name).Int32("partition", p.num).Int32("leader_epoch", meta.LeaderEpoch).Int32("partition_epoch", meta.PartitionEpoch).
 			Ints32("from", was.ISR).Ints32("to", meta.ISR).Str("reason", "the controller changed it").Msg("ISR change")
 	}
