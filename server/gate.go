@@ -8,78 +8,110 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"time"
 )
 
-// errStarting and errDraining are why a broker isn't ready.
-var (
-	errStarting = errors.New("starting: recovering the logs")
-	errDraining = errors.New("shutting down")
-)
+// errDraining is why a broker that ends isn't ready.
+var errDraining = errors.New("shutting down")
 
-// gate stands before the handlers. The port is open from the first moment, so
-// that a health check sees a live process while recovery runs; other calls are
-// told to come back. An event stream waits: a browser's EventSource comes back after
-// a cut, but any status other than 200 ends it for good, and a restart must not.
+// startPatience is how long a request waits for the end of a start before it is
+// told to come back: a restart within a cluster takes less, so that its clients
+// see no error.
+const startPatience = 10 * time.Second
+
+// gate stands before the handlers. The port is open from the first moment, so that
+// a health check sees a live process while the broker starts; other requests wait
+// for its end, and are told to come back if that takes long. An event stream waits
+// without limit: a browser's EventSource comes back after a cut, but any status
+// other than 200 ends it for good, and a restart must not.
 type gate struct {
-	next  atomic.Pointer[http.Handler] // nil while starting; set once
-	state atomic.Pointer[error]        // why not ready; nil: ready
-	up    chan struct{}                // closed when next is set
-	down  chan struct{}                // closed by drain
-	once  sync.Once                    // closes down
+	patience time.Duration                // of a request with a start
+	next     atomic.Pointer[http.Handler] // nil while starting; set once
+	up       chan struct{}                // closed when next is set
+	down     chan struct{}                // closed by drain
+	once     sync.Once                    // closes down
+
+	mu     sync.Mutex // guards reason
+	reason error      // why not ready; nil: ready
 }
 
 func newGate() *gate {
-	g := &gate{up: make(chan struct{}), down: make(chan struct{})}
-	g.state.Store(&errStarting)
-	return g
+	return &gate{patience: startPatience, up: make(chan struct{}), down: make(chan struct{}), reason: errors.New("starting")}
+}
+
+// phase says what the start is about.
+func (g *gate) phase(what string) { g.become(errors.New("starting: " + what)) }
+
+// become sets the reason, if the drain hasn't begun.
+func (g *gate) become(reason error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if !errors.Is(g.reason, errDraining) {
+		g.reason = reason
+	}
 }
 
 // open lets requests through.
 func (g *gate) open(next http.Handler) {
 	g.next.Store(&next)
-	g.state.CompareAndSwap(&errStarting, nil)
+	g.become(nil)
 	close(g.up)
 }
 
 // drain makes the broker not ready for good.
 func (g *gate) drain() {
-	g.state.Store(&errDraining)
+	g.become(errDraining)
 	g.once.Do(func() { close(g.down) })
 }
 
 // ready is nil when the broker is ready, else the reason.
 func (g *gate) ready() error {
-	if err := g.state.Load(); err != nil {
-		return *err
-	}
-	return nil
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.reason
 }
 
 // ServeHTTP passes the request on, or answers for a broker that isn't up yet.
 func (g *gate) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	if g.next.Load() == nil && wantsEvents(r) {
-		select {
-		case <-g.up:
-		case <-g.down:
-		case <-r.Context().Done():
+	if g.next.Load() == nil {
+		switch path := strings.TrimSuffix(r.URL.Path, "/"); {
+		case path == "/healthz" && (r.Method == http.MethodGet || r.Method == http.MethodHead):
+			w.Header().Set("Content-Type", "application/json")
+			_, _ = w.Write([]byte("{\"status\":\"ok\"}\n"))
+			return
+		case path == "/readyz" || path == "/metrics": // who asks these wants to know how it is now
+		default:
+			g.wait(r)
 		}
 	}
 	if next := g.next.Load(); next != nil {
 		(*next).ServeHTTP(w, r)
 		return
 	}
-	if strings.TrimSuffix(r.URL.Path, "/") == "/healthz" && (r.Method == http.MethodGet || r.Method == http.MethodHead) {
-		w.Header().Set("Content-Type", "application/json")
-		_, _ = w.Write([]byte("{\"status\":\"ok\"}\n"))
-		return
-	}
-	body := whileStarting().body()
+	body := whileStarting(g.ready()).body()
 	w.Header().Set("Content-Type", "application/problem+json")
 	w.Header().Set("Content-Length", strconv.Itoa(len(body)))
 	w.Header().Set("Retry-After", "1")
 	w.Header().Set("Cache-Control", "no-store")
 	w.WriteHeader(http.StatusServiceUnavailable)
 	_, _ = w.Write(body)
+}
+
+// wait returns when the start ends, one way or the other, or takes too long for
+// the request.
+func (g *gate) wait(r *http.Request) {
+	var late <-chan time.Time // never, for a stream
+	if !wantsEvents(r) {
+		timer := time.NewTimer(g.patience)
+		defer timer.Stop()
+		late = timer.C
+	}
+	select {
+	case <-g.up:
+	case <-g.down:
+	case <-r.Context().Done():
+	case <-late:
+	}
 }
 
 // wantsEvents tells what an EventSource asks for.
@@ -96,10 +128,11 @@ type refusal struct {
 	detail, fix string
 }
 
-// whileStarting is the answer of a broker whose partitions have no leader yet.
-func whileStarting() refusal {
+// whileStarting is the answer of a broker whose partitions have no leader yet, or
+// never will have.
+func whileStarting(reason error) refusal {
 	return refusal{"no-leader", "No leader right now", 50302, "LEADER_NOT_AVAILABLE",
-		"This broker is starting: it is recovering its logs.", "Retry when GET /readyz answers 200."}
+		"This broker is " + reason.Error() + ".", "Retry when GET /readyz answers 200."}
 }
 
 // whenFull is the answer to a connection that is one too many.

@@ -11,6 +11,8 @@ import (
 func TestGate(t *testing.T) {
 	t.Parallel()
 	g := newGate()
+	g.patience = 0
+	g.phase("recovering the logs")
 	call := func(path string) *httptest.ResponseRecorder {
 		w := httptest.NewRecorder()
 		g.ServeHTTP(w, httptest.NewRequest("GET", path, nil))
@@ -26,13 +28,14 @@ func TestGate(t *testing.T) {
 			Code      int    `json:"error_code"`
 			Retriable bool   `json:"retriable"`
 			Fix       string `json:"fix"`
+			Detail    string `json:"detail"`
 			Outcome   string `json:"outcome"`
 		}
 		if err := json.Unmarshal(w.Body.Bytes(), &problem); err != nil {
 			t.Fatal(err)
 		}
 		if w.Code != 503 || problem.Status != 503 || problem.Code/100 != 503 || !problem.Retriable || problem.Fix == "" ||
-			problem.Outcome != "not_written" || w.Header().Get("Retry-After") == "" {
+			problem.Outcome != "not_written" || problem.Detail != "This broker is starting: recovering the logs." || w.Header().Get("Retry-After") == "" {
 			t.Errorf("%s while starting: %d %s", path, w.Code, w.Body)
 		}
 	}
@@ -55,6 +58,32 @@ func TestGateStaysDraining(t *testing.T) {
 	g.open(http.NotFoundHandler())
 	if g.ready() == nil {
 		t.Error("a draining broker says that it is ready")
+	}
+}
+
+// TestGateHoldsRequests: a request that comes during a start is served at its end;
+// so a restart behind a client's back costs it a moment, not an error.
+func TestGateHoldsRequests(t *testing.T) {
+	t.Parallel()
+	for _, drained := range []bool{false, true} {
+		g := newGate()
+		g.patience = patience
+		code := make(chan int, 1)
+		go func() {
+			w := httptest.NewRecorder()
+			g.ServeHTTP(w, httptest.NewRequest("POST", "/topics/a", nil))
+			code <- w.Code
+		}()
+		want := http.StatusTeapot
+		if drained {
+			g.drain()
+			want = http.StatusServiceUnavailable
+		} else {
+			g.open(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusTeapot) }))
+		}
+		if got := <-code; got != want {
+			t.Errorf("drained %v: %d, want %d", drained, got, want)
+		}
 	}
 }
 
