@@ -96,7 +96,7 @@ func (a *api) routed(rt route) http.HandlerFunc {
 }
 
 func (a *api) serveRoute(x *exchange, r *http.Request, rt *route) error {
-	if rt.writes && a.draining() {
+	if rt.writes && a.cfg.Broker.Draining() {
 		return errDraining
 	}
 	if rt.method == http.MethodGet && r.ContentLength != 0 {

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"highwater/replication/controller"
 )
 
 // defaultListen is reached from this machine alone: the broker asks nobody for a
@@ -49,6 +51,24 @@ func (c *config) resolveListen() {
 	c.Listen = net.JoinHostPort(host, u.Port())
 }
 
+// quorumTiming is what --quorum-timeout asks for. A lone broker has nobody to wait for.
+func (c *config) quorumTiming() controller.Timing {
+	wait := time.Duration(c.QuorumTimeout)
+	if wait == 0 || c.alone() {
+		return controller.Timing{}
+	}
+	return controller.Timing{Heartbeat: wait, Election: wait, Lease: wait / 2}
+}
+
+// urls are the voters' addresses by id.
+func (v voters) urls() map[int32]string {
+	urls := map[int32]string{}
+	for _, m := range v {
+		urls[m.ID] = m.URL
+	}
+	return urls
+}
+
 // alone says that the flags make this process a cluster of its own.
 func (c *config) alone() bool { return len(c.Cluster) <= 1 && c.Join == "" }
 
@@ -82,7 +102,9 @@ func (c *config) checkCluster(bad func(flag string, value any, want string)) {
 	}
 	between(bad, "replica-lag-time-max", c.ReplicaLagTimeMax, minLagTime, maxClusterTime)
 	between(bad, "broker-session-timeout", c.BrokerSessionTimeout, minSession, maxClusterTime)
-	between(bad, "quorum-timeout", c.QuorumTimeout, minQuorumTimeout, maxQuorumTimeout)
+	if c.QuorumTimeout != 0 {
+		between(bad, "quorum-timeout", c.QuorumTimeout, minQuorumTimeout, maxQuorumTimeout)
+	}
 	if c.Join != "" {
 		if clean, err := baseURL(c.Join); err != nil {
 			bad("join", c.Join, err.Error())

@@ -53,9 +53,10 @@ type config struct {
 	// Hidden: only tests have a reason to change them.
 	ReadHeaderTimeout duration `hidden:"" default:"10s"`
 	IdleTimeout       duration `hidden:"" default:"120s"`
-	// How long the voters wait for their leader before they elect another. Hidden:
-	// shorter is for tests, on a machine that is quiet enough.
-	QuorumTimeout duration `hidden:"" default:"1s"`
+	// How long several voters wait for their leader before they elect another; 0: as
+	// the controller has it. Hidden: shorter is for tests, on a machine that is quiet
+	// enough.
+	QuorumTimeout duration `hidden:"" default:"0s"`
 	// A file that says what goes wrong on the disk, see vfs.ParsePlan; it is looked at
 	// all the time. Hidden: it makes a sound disk lose records.
 	DiskFaults string `hidden:"" placeholder:"FILE"`

@@ -5,17 +5,20 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"net"
 	"net/http"
 	"path/filepath"
 	"sync"
 	"time"
 
+	"github.com/google/uuid"
 	"github.com/rs/zerolog"
 	"golang.org/x/sync/errgroup"
 
 	"highwater/handlers"
 	"highwater/replication"
 	"highwater/replication/controller"
+	"highwater/replication/peer"
 	"highwater/storage"
 	"highwater/storage/vfs"
 )
@@ -33,6 +36,10 @@ type process struct {
 	draining chan struct{}  // closed when the drain begins
 	streams  sync.WaitGroup // tails, which http has forgotten
 
+	peers    *peer.Client       // calls other brokers
+	raft     *peer.Stream       // raft's connections, dialled and taken
+	internal *handlers.Internal // what other brokers ask
+
 	store  *storage.Store
 	ctl    *controller.Controller
 	broker *replication.Broker
@@ -43,49 +50,41 @@ func newProcess(cfg *config, log zerolog.Logger) *process {
 }
 
 // start brings the rooms up from the outside in, so that the port answers health
-// checks at once, and lets requests in when all of them stand. Loops are started
-// under loopsCtx. When it fails, stop takes down what stands.
+// checks at once, and lets requests in when all of them stand (R66). Loops are
+// started under loopsCtx. When it fails, stop takes down what stands.
 func (p *process) start(ctx, loopsCtx context.Context, loops *errgroup.Group) (err error) {
 	began := time.Now()
 
 	// The port first: if it is taken nothing on disk has been touched; the real
-	// port is part of the URL that the controller registers; and a health check
-	// gets its answer however long recovery takes.
-	connections, idleFiles, err := shareDescriptors(p.cfg.MaxConnections)
+	// port is part of the URL that the controller registers; a health check gets its
+	// answer however long recovery takes; and the quorum's members need it to find
+	// together.
+	idleFiles, err := p.openPort(ctx, loops)
 	if err != nil {
 		return err
 	}
-	if p.listener, err = listen(ctx, p.cfg.Listen, connections, p.metrics); err != nil {
-		return err
-	}
-	if p.url = p.cfg.AdvertiseURL; p.url == "" {
-		p.url = p.listener.url()
-	}
-	p.http = newHTTPServer(p.cfg, p.gate, p.log)
-	loops.Go(func() error { return p.serveHTTP() })
 	p.log.Info().Str("version", version).Stringer("listen", p.listener.Addr()).Str("data_dir", p.cfg.DataDir).Msg("starting")
 
 	// The store before all that writes: it holds the lock on the directory.
+	p.gate.phase("opening the data directory")
 	if p.store, err = p.openStore(idleFiles); err != nil {
 		return err
 	}
 	loops.Go(func() error { return p.store.Run(loopsCtx) }) // appends wait for its fsyncs
 
-	// The controller before the broker: it says which partitions live here.
-	logs, err := p.store.LogsOnDisk()
-	if err != nil {
+	// The metadata next: it says which partitions live here. As a member of the
+	// quorum, or a listener to it, this broker catches up before it says of itself
+	// that it is there.
+	if err := p.openController(ctx, loopsCtx, loops); err != nil {
 		return err
 	}
-	if p.ctl, err = controller.Open(controller.Config{Dir: filepath.Join(p.cfg.DataDir, "raft"), NodeID: p.cfg.NodeID,
-		URL: p.url, Version: version, Logger: p.log, PartitionsOnDisk: len(logs) > 0}); err != nil {
-		return err
-	}
-	loops.Go(func() error { return p.ctl.Run(loopsCtx) })
-	if err := p.ctl.Start(ctx); err != nil {
+	if err := p.register(ctx); err != nil {
 		return err
 	}
 
-	// The broker recovers every log before it follows the metadata.
+	// The broker opens its partitions, which Held has recovered, and follows the
+	// metadata; its leaders serve and its followers fetch once it is unfenced.
+	p.gate.phase("opening the partitions")
 	p.broker = replication.New(p.replicationConfig())
 	if err := p.broker.Start(ctx); err != nil {
 		return err
@@ -93,14 +92,95 @@ func (p *process) start(ctx, loopsCtx context.Context, loops *errgroup.Group) (e
 	if err := p.metrics.registry.Register(p.broker.Collector()); err != nil {
 		return err
 	}
+	p.internal.SetBroker(p.broker)
 	loops.Go(func() error { return p.broker.Run(loopsCtx) })
+	p.gate.phase("waiting for the controller to let this broker take part")
+	if err := p.ctl.Unfence(ctx); err != nil {
+		return err
+	}
 
 	// The gate last: nothing behind it is half built.
 	p.gate.open(handlers.New(p.handlersConfig()))
 	state := p.broker.State()
 	p.log.Info().Str("version", version).Str("data_dir", p.cfg.DataDir).Stringer("listen", p.listener.Addr()).Str("url", p.url).
-		Int32("node_id", p.cfg.NodeID).Str("cluster_id", state.ClusterID).Int("topics", state.TopicCount()).
+		Int32("node_id", p.cfg.NodeID).Str("cluster_id", state.ClusterID).Int("brokers", len(state.Brokers)).Int("topics", state.TopicCount()).
 		Str("fsync", string(p.cfg.Fsync)).Int64("start_ms", time.Since(began).Milliseconds()).Msg("serving")
+	return nil
+}
+
+// openPort binds the address and serves what can be served without the rest.
+func (p *process) openPort(ctx context.Context, loops *errgroup.Group) (idleFiles int, err error) {
+	connections, idleFiles, err := shareDescriptors(p.cfg.MaxConnections)
+	if err != nil {
+		return 0, err
+	}
+	if p.listener, err = listen(ctx, p.cfg.Listen, connections, p.metrics); err != nil {
+		return 0, err
+	}
+	if p.url = p.cfg.AdvertiseURL; p.url == "" {
+		p.url = p.listener.url()
+	}
+	p.peers = peer.New(p.peerConfig())
+	p.raft = peer.NewStream(p.peers)
+	p.internal = handlers.NewInternal(handlers.InternalConfig{Logger: p.log, Metrics: p.metrics.registry, Secret: string(p.cfg.secret), Raft: p.raft,
+		MaxRequestBytes: int64(p.cfg.MaxRequest), Draining: p.draining})
+	p.http = newHTTPServer(p.cfg, p.internal.Before(p.gate), p.log)
+	loops.Go(func() error { return p.serveHTTP() })
+	return idleFiles, nil
+}
+
+// openController starts this broker's member of the quorum and waits until its
+// metadata is as new as the quorum's.
+func (p *process) openController(ctx, loopsCtx context.Context, loops *errgroup.Group) error {
+	logs, err := p.store.LogsOnDisk()
+	if err != nil {
+		return err
+	}
+	cfg := controller.Config{Dir: filepath.Join(p.cfg.DataDir, "raft"), NodeID: p.cfg.NodeID, URL: p.url, Version: version, Logger: p.log,
+		PartitionsOnDisk: len(logs) > 0, Cluster: p.cfg.Cluster.urls(), Peers: p.peers, Stream: p.raft,
+		SessionTimeout: time.Duration(p.cfg.BrokerSessionTimeout), Timing: p.cfg.quorumTiming()}
+	if p.cfg.Join != "" {
+		cfg.Join = []string{p.cfg.Join}
+	}
+	if p.ctl, err = controller.Open(cfg); err != nil {
+		return err
+	}
+	p.internal.SetController(p.ctl)
+	loops.Go(func() error { return p.ctl.Run(loopsCtx) })
+	p.gate.phase("waiting for the metadata quorum: most of its voters must run, and reach each other")
+	if err := p.ctl.Connect(ctx); err != nil {
+		return err
+	}
+	// Before anything is said in the cluster's name: is the directory of this one?
+	return p.store.SetIdentity(p.ctl.State().ClusterID, p.cfg.NodeID)
+}
+
+// register tells the controller that this broker is there, fenced, and what its
+// disk proves (R66, R71-R73).
+func (p *process) register(ctx context.Context) error {
+	p.gate.phase("recovering the logs")
+	held, err := p.store.Held(ctx)
+	if err != nil {
+		return err
+	}
+	directory, err := uuid.Parse(p.store.Identity().DirectoryID)
+	if err != nil {
+		return fmt.Errorf("--data-dir %s: directory id: %w", p.cfg.DataDir, err)
+	}
+	r := controller.Registration{Directory: directory, Durable: p.store.DurableStart(), Held: map[uuid.UUID][]int32{}}
+	if epoch, ok := p.store.PreviousBrokerEpoch(); ok {
+		r.PreviousEpoch = epoch
+	}
+	for _, log := range held {
+		if !log.Lossy {
+			r.Held[log.ID.Topic] = append(r.Held[log.ID.Topic], log.ID.Partition)
+		}
+	}
+	p.gate.phase("registering with the controller")
+	if err := p.ctl.Register(ctx, r); err != nil {
+		return err
+	}
+	p.store.SetBrokerEpoch(p.ctl.BrokerEpoch())
 	return nil
 }
 
@@ -121,13 +201,15 @@ func (p *process) stop(grace time.Duration, stopLoops func() error) (errs stopEr
 
 	// 1. Say so: readyz is false.
 	p.gate.drain()
-	// 2. Streams end in order, long polls are answered, new produces get 50305, and
-	//    each connection ends behind its answer, so that no client sends a request
-	//    into one that is about to be cut. Shutdown below would wait for streams
-	//    for ever.
-	if p.broker != nil {
+	// 2. Others take over what this broker leads, while it serves on: what isn't its
+	//    own any more it passes on, so that no client notices (R74). Where there is
+	//    nobody else, new produces get 50305.
+	if p.broker != nil && !p.handOver(ctx) {
 		p.broker.Drain()
 	}
+	//    Streams end in order, long polls are answered, and each connection ends
+	//    behind its answer, so that no client sends a request into one that is about
+	//    to be cut. Shutdown below would wait for streams for ever.
 	close(p.draining)
 	// 3. Requests in flight get their answer; the port closes. The loops still
 	//    run: an acks=-1 produce is waiting for the store's fsync.
@@ -150,6 +232,9 @@ func (p *process) stop(grace time.Duration, stopLoops func() error) (errs stopEr
 	if p.ctl != nil {
 		closing = append(closing, p.ctl.Close())
 	}
+	if p.peers != nil {
+		closing = append(closing, p.raft.Close(), p.peers.Close())
+	}
 	// 6. The store last: it flushes, checkpoints and gives the lock back.
 	if p.store != nil {
 		closing = append(closing, p.store.Close())
@@ -159,6 +244,35 @@ func (p *process) stop(grace time.Duration, stopLoops func() error) (errs stopEr
 		p.log.Info().Int64("stop_ms", time.Since(began).Milliseconds()).Msg("stopped")
 	}
 	return errs
+}
+
+// handOver has other brokers take over the partitions that this one leads. It is
+// false when there are none, or this process isn't fit to take part.
+func (p *process) handOver(ctx context.Context) bool {
+	if !p.othersActive() || p.store.Failure() != nil {
+		return false
+	}
+	began := time.Now()
+	ctx, cancel := context.WithTimeout(ctx, handOverTime)
+	defer cancel()
+	p.log.Info().Msg("handing over")
+	if err := p.ctl.ControlledShutdown(ctx); err != nil {
+		// They will elect others when this broker's session ends.
+		p.log.Warn().Err(err).Msg("not everything was handed over")
+		return true
+	}
+	p.log.Info().Int64("took_ms", time.Since(began).Milliseconds()).Msg("handed over")
+	return true
+}
+
+// othersActive tells whether another broker could lead.
+func (p *process) othersActive() bool {
+	for id, b := range p.broker.State().Brokers {
+		if id != p.cfg.NodeID && !b.Fenced && !b.Draining {
+			return true
+		}
+	}
+	return false
 }
 
 func (p *process) openStore(idleFiles int) (*storage.Store, error) {
@@ -185,8 +299,17 @@ func (p *process) openStore(idleFiles int) (*storage.Store, error) {
 	return store, p.metrics.registry.Register(figures)
 }
 
+func (p *process) peerConfig() peer.Config {
+	cfg := peer.Config{Secret: string(p.cfg.secret), ClusterID: func() string { return p.store.Identity().ClusterID }}
+	if len(p.cfg.PeerVia) > 0 {
+		cfg.Dial = p.cfg.PeerVia.dialer(new(net.Dialer).DialContext)
+	}
+	return cfg
+}
+
 func (p *process) replicationConfig() replication.Config {
-	return replication.Config{NodeID: p.cfg.NodeID, URL: p.url, Store: p.store, Controller: p.ctl, Logger: p.log, Fsync: p.cfg.Fsync,
+	return replication.Config{NodeID: p.cfg.NodeID, URL: p.url, Store: p.store, Controller: p.ctl, Peers: p.peers,
+		Logger: p.log, Fsync: p.cfg.Fsync,
 		Defaults: replication.Defaults{
 			Partitions:        p.cfg.DefaultPartitions,
 			ReplicationFactor: p.cfg.DefaultReplicationFactor,

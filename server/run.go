@@ -12,6 +12,9 @@ import (
 // to be gone 10 s after SIGTERM; the rest is for flushing and closing.
 const drainTime = 8 * time.Second
 
+// handOverTime is how much of that other brokers get to take over what this one leads.
+const handOverTime = 5 * time.Second
+
 // failedDrainTime is the same after a disk failure: waiters have their error
 // already and only need to be answered.
 const failedDrainTime = 2 * time.Second
