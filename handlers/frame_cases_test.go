@@ -98,6 +98,7 @@ func TestADrainingBrokerRefusesProduces(t *testing.T) {
 	b := startBroker(t)
 	b.topic("t", 1)
 	b.drain()
+	b.broker.Drain() // nobody else could lead
 	for _, path := range []string{"/topics/t", "/topics/t/records", "/topics/t/partitions/0", "/topics/t/partitions/0/records"} {
 		a := b.post(path, batchOf("1"))
 		if p := a.problem(50305); p.Outcome != "not_written" || !p.Retriable || a.header.Get("Retry-After") == "" {

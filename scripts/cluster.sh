@@ -4,8 +4,8 @@
 set -euo pipefail
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
-dir=$root/cluster-data
-first_port=8081
+dir=${HIGHWATER_CLUSTER_DIR:-$root/cluster-data}
+first_port=${HIGHWATER_CLUSTER_PORT:-8081}
 me=${BASH_SOURCE[0]}
 patience=60 # seconds to wait for a broker to serve, or to end
 
@@ -23,12 +23,15 @@ A Highwater cluster on this machine.
   stop N           freeze broker N (SIGSTOP): alive, and silent
   cont N           let it go on (SIGCONT)
   restart N        end broker N in order (SIGTERM) if it runs, and start it
+  replace N        throw the data of broker N away, which must be dead, and
+                   start it anew in its old place (--join)
   logs N [-f]      the end of broker N's log; -f follows it
   down             end all brokers in order; the data stays
 
-  -d DIR           where data, logs and pids are (default: cluster-data in
-                   the source tree)
-  -p PORT          broker N listens on PORT+N-1 (default: 8081, 8082, ..)
+  -d DIR           where data, logs and pids are (default: HIGHWATER_CLUSTER_DIR,
+                   else cluster-data in the source tree)
+  -p PORT          broker N listens on PORT+N-1 (default: HIGHWATER_CLUSTER_PORT,
+                   else 8081)
 
 The program is built from the source tree, or is the one that HIGHWATER_BIN names.
 END
@@ -86,20 +89,28 @@ build() {
 	(cd "$root" && go build -o "$binary" ./server) || die "the broker can't be built"
 }
 
-# launch starts broker N. Voters have the list of voters; a further broker joins
-# at a running one.
+# helper is a running voter other than broker N.
+helper() {
+	local i
+	for ((i = 1; i <= $(recall voters 1); i++)); do
+		if [ "$i" != "$1" ] && runs "$i" && ! frozen "$i"; then printf '%s' "$i" && return; fi
+	done
+	die "no other voter runs, at which broker $1 could join; start one: $me restart 1"
+}
+
+# launch starts broker N. Voters have the list of voters; a further broker, and one
+# that takes its own place anew, joins at another one.
 launch() {
-	local n=$1 flags=() extra=() helper
+	local n=$1 flags=() extra=() line at
 	flags=(--node-id="$n" --listen="127.0.0.1:$((first_port + n - 1))" --data-dir="$(data "$n")")
-	if [ "$n" -le "$(recall voters 1)" ]; then
+	if [ "$n" -le "$(recall voters 1)" ] && [ "${2:-}" != join ]; then
 		flags+=(--cluster="$(recall cluster "1=$(url 1)")")
 	else
-		helper=1
-		for ((i = 1; i <= $(recall voters 1); i++)); do if runs "$i"; then helper=$i && break; fi; done
-		flags+=(--join="$(url "$helper")")
+		at=$(helper "$n")
+		flags+=(--join="$(url "$at")")
 	fi
 	if [ -s "$dir/flags" ]; then
-		while IFS= read -r helper; do extra+=("$helper"); done <"$dir/flags"
+		while IFS= read -r line; do extra+=("$line"); done <"$dir/flags"
 	fi
 	# A process group of its own: Ctrl-C here isn't meant for it.
 	set -m
@@ -235,6 +246,17 @@ restart() {
 	say "broker $1 serves on $(url "$1")"
 }
 
+replace() {
+	number "${1:-}"
+	if runs "$1"; then die "broker $1 runs; end it first: $me kill $1"; fi
+	build
+	helper "$1" >/dev/null
+	rm -rf "$(data "$1")"
+	launch "$1" join
+	await "$1"
+	say "broker $1 serves on $(url "$1") and fetches what it lacks from the others"
+}
+
 down() {
 	local n count
 	count=$(recall count 0)
@@ -272,6 +294,7 @@ kill) signal KILL "${1:-}" && end "$1" && say "broker $1 is dead. Start it again
 stop) signal STOP "${1:-}" && say "broker $1 is frozen. Let it go on: $me cont $1" ;;
 cont) signal CONT "${1:-}" && say "broker $1 goes on" ;;
 restart) restart "$@" ;;
+replace) replace "$@" ;;
 logs)
 	number "${1:-}"
 	tail -n 40 ${2:+"$2"} "$(log_of "$1")"
