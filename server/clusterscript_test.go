@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -114,4 +115,46 @@ func TestClusterScript(t *testing.T) {
 	}
 	_ = stranger.Process.Kill()
 	_ = stranger.Wait()
+}
+
+// TestClusterPages runs the "sh cluster" blocks of README.md and docs/*.md, in their
+// order, each page on a fresh copy of the tree and a cluster that its first block
+// starts and its last one ends. The pages' ports stand for others.
+func TestClusterPages(t *testing.T) {
+	for _, page := range []string{"README.md", "docs/OPERATIONS.md", "docs/REPLICATION.md"} {
+		t.Run(page, func(t *testing.T) {
+			tree := copyTree(t)
+			all := blocks(t, filepath.Join(tree, page))
+			all = slices.DeleteFunc(all, func(b block) bool { return !b.is("sh", "cluster") })
+			if len(all) == 0 {
+				t.Skip("no commands for a cluster")
+			}
+			const brokers = 5
+			first := freePorts(t, brokers)
+			env := []string{"HIGHWATER_BIN=" + os.Getenv(envBinary), fmt.Sprintf("HIGHWATER_CLUSTER_PORT=%d", first)}
+			var ports []string
+			for i := range brokers {
+				ports = append(ports, fmt.Sprint(8081+i), fmt.Sprint(first+i))
+			}
+			replace := strings.NewReplacer(ports...)
+			t.Cleanup(func() {
+				logs, _ := filepath.Glob(filepath.Join(tree, "cluster-data", "*.log"))
+				for _, path := range logs {
+					if data, _ := os.ReadFile(path); t.Failed() {
+						t.Logf("%s:\n%s", path, data)
+					}
+				}
+				down := block{info: []string{"sh"}, text: "scripts/cluster.sh down"}
+				runBlock(t, tree, "", down, env...)
+			})
+			for _, b := range all {
+				b.text = replace.Replace(b.text)
+				out := runBlock(t, tree, "", b, env...)
+				t.Logf("%s\n%s", b.text, out)
+				if t.Failed() {
+					return
+				}
+			}
+		})
+	}
 }

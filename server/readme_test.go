@@ -49,7 +49,7 @@ func blocks(t *testing.T, path string) []block {
 // run against the same broker. The port is another one than 8080, so that the
 // test doesn't depend on what else runs here.
 //
-// "sh tail" never ends by itself and must print something; "sh test" is what
+// "sh cluster" is TestClusterPages's. "sh tail" never ends by itself and must print something; "sh test" is what
 // .ci/run runs; a number behind sh is an error status that the block shows.
 func TestREADME(t *testing.T) {
 	t.Parallel()
@@ -59,7 +59,7 @@ func TestREADME(t *testing.T) {
 		}
 	}
 	tree := copyTree(t)
-	page := slices.DeleteFunc(blocks(t, filepath.Join(tree, "README.md")), func(b block) bool { return !b.is("sh") && !b.is("json") })
+	page := slices.DeleteFunc(blocks(t, filepath.Join(tree, "README.md")), func(b block) bool { return !b.is("sh") && !b.is("json") || b.is("sh", "cluster") })
 	if len(page) == 0 || strings.TrimSpace(page[0].text) != "go run ./server" {
 		t.Fatalf("README.md doesn't begin with go run ./server: %q", page)
 	}
@@ -123,7 +123,7 @@ func copyTree(t *testing.T) string {
 			return err
 		}
 		if d.IsDir() {
-			if slices.Contains([]string{".git", "data", "bin", ".cache", "node_modules"}, rel) {
+			if slices.Contains([]string{".git", "data", "cluster-data", "bin", ".cache", "node_modules"}, rel) {
 				return filepath.SkipDir
 			}
 			return os.MkdirAll(filepath.Join(tree, rel), 0o755)
@@ -135,7 +135,11 @@ func copyTree(t *testing.T) string {
 		if err != nil {
 			return err
 		}
-		return os.WriteFile(filepath.Join(tree, rel), data, 0o644)
+		info, err := d.Info()
+		if err != nil {
+			return err
+		}
+		return os.WriteFile(filepath.Join(tree, rel), data, info.Mode().Perm())
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -150,7 +154,7 @@ func (b block) at(url string) string {
 }
 
 // runBlock runs a block as a shell would, and fails when a command or a request does.
-func runBlock(t *testing.T, dir, url string, b block) string {
+func runBlock(t *testing.T, dir, url string, b block, env ...string) string {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
@@ -158,6 +162,7 @@ func runBlock(t *testing.T, dir, url string, b block) string {
 	script := `curl() { command curl -w '%{stderr}status %{http_code}\n' "$@"; }` + "\n" + b.at(url)
 	cmd := exec.CommandContext(ctx, "bash", "-euo", "pipefail", "-c", script)
 	cmd.Dir = dir
+	cmd.Env = append(os.Environ(), env...)
 	var out, report bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &report
 	if err := cmd.Run(); err != nil {
