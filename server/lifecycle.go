@@ -103,7 +103,7 @@ func (p *process) start(ctx, loopsCtx context.Context, loops *errgroup.Group) (e
 	p.gate.open(handlers.New(p.handlersConfig()))
 	state := p.broker.State()
 	p.log.Info().Str("version", version).Str("data_dir", p.cfg.DataDir).Stringer("listen", p.listener.Addr()).Str("url", p.url).
-		Int32("node_id", p.cfg.NodeID).Str("cluster_id", state.ClusterID).Int("brokers", len(state.Brokers)).Int("topics", state.TopicCount()).
+		Int32("node_id", p.cfg.NodeID).Int64("broker_epoch", p.ctl.BrokerEpoch()).Str("cluster_id", state.ClusterID).Int("brokers", len(state.Brokers)).Int("topics", state.TopicCount()).
 		Str("fsync", string(p.cfg.Fsync)).Int64("start_ms", time.Since(began).Milliseconds()).Msg("serving")
 	return nil
 }

@@ -46,12 +46,20 @@ type startLine struct {
 	ClusterID string `json:"cluster_id"`
 	Topics    *int   `json:"topics"`
 	StartMs   *int64 `json:"start_ms"`
+
+	BrokerEpoch int64 `json:"broker_epoch"`
 }
 
 // launch starts a broker and doesn't wait for anything.
 func launch(t *testing.T, dir string, args ...string) *brokerProcess {
 	t.Helper()
 	return launchCommand(t, exec.Command(os.Getenv(envBinary), append([]string{"--listen=127.0.0.1:0", "--data-dir=" + dir, "--log-format=json"}, args...)...))
+}
+
+// launchArgs starts a broker with these flags alone.
+func launchArgs(t *testing.T, args ...string) *brokerProcess {
+	t.Helper()
+	return launchCommand(t, exec.Command(os.Getenv(envBinary), args...))
 }
 
 func launchCommand(t *testing.T, cmd *exec.Cmd) *brokerProcess {
