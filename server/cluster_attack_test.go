@@ -26,12 +26,12 @@ func propose(t *testing.T, c *client, clusterID, kind string, command controller
 	if err != nil {
 		t.Fatal(err)
 	}
-	body := wire.AppendFrame(nil, &wire.Propose{Version: wire.Version, ClusterID: clusterID, Command: encoded, TimeoutMs: 5000})
-	var answer wire.ProposeAnswer
+	body := wire.AppendFrame(nil, &wire.JSON[wire.Propose]{V: &wire.Propose{Version: wire.Version, ClusterID: clusterID, Command: encoded, TimeoutMs: 5000}})
+	var answer wire.JSON[wire.ProposeAnswer]
 	if err := wire.DecodeBody(c.must(t, 200, "POST", wire.PathPrefix+wire.PathPropose, wire.ContentType, string(body), wire.HeaderSecret, secret), &answer); err != nil {
 		t.Fatal(err)
 	}
-	return &answer
+	return answer.V
 }
 
 // TestH49_BadInSyncProposals: proposals for a partition's ISR that no honest leader

@@ -256,7 +256,7 @@ func (p *process) handOver(ctx context.Context) bool {
 	ctx, cancel := context.WithTimeout(ctx, handOverTime)
 	defer cancel()
 	p.log.Info().Msg("handing over")
-	if err := p.ctl.ControlledShutdown(ctx); err != nil {
+	if err := p.broker.HandOver(ctx); err != nil {
 		// They will elect others when this broker's session ends.
 		p.log.Warn().Err(err).Msg("not everything was handed over")
 		return true
@@ -309,7 +309,7 @@ func (p *process) peerConfig() peer.Config {
 
 func (p *process) replicationConfig() replication.Config {
 	return replication.Config{NodeID: p.cfg.NodeID, URL: p.url, Store: p.store, Controller: p.ctl, Peers: p.peers,
-		Logger: p.log, Fsync: p.cfg.Fsync,
+		Logger: p.log, Fsync: p.cfg.Fsync, LagMax: time.Duration(p.cfg.ReplicaLagTimeMax),
 		Defaults: replication.Defaults{
 			Partitions:        p.cfg.DefaultPartitions,
 			ReplicationFactor: p.cfg.DefaultReplicationFactor,
