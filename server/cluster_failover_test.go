@@ -1,6 +1,8 @@
 package main
 
 import (
+	"context"
+	"fmt"
 	"math/rand/v2"
 	"syscall"
 	"testing"
@@ -116,6 +118,56 @@ func TestF39_KillAll(t *testing.T) {
 		l.resume()
 	}
 	l.await(50)
+	l.end()
+	l.verify()
+	c.stopAll()
+}
+
+// TestH48_ControllerLeaderGoesAway: the metadata's leader is killed or frozen, again
+// and again; each time a topic can be created while it is away, and a partition whose
+// leader is killed gets another. HIGHWATER_H48_ROUNDS sets how often,
+// HIGHWATER_H48_PAUSE the longest freeze in seconds.
+func TestH48_ControllerLeaderGoesAway(t *testing.T) {
+	rounds, longest := number(t, "HIGHWATER_H48_ROUNDS", 3), number(t, "HIGHWATER_H48_PAUSE", 4)
+	c := newCluster(t, 3)
+	c.topic("orders", 3, 3, "min.insync.replicas", "2")
+	l := startLoad(c, "orders", 3, 3, "-1", nil)
+	for round := range rounds {
+		away := c.controller()
+		freeze := rand.IntN(2) == 0
+		var thaw <-chan time.Time
+		if freeze {
+			away.freeze()
+			pause := 2*time.Second + rand.N(time.Duration(longest-1)*time.Second)
+			thaw = time.After(pause)
+		} else {
+			away.kill()
+		}
+		began := time.Now()
+		created := fmt.Sprintf("round-%d", round)
+		until(t, "a topic can be created", func() bool {
+			ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+			defer cancel()
+			status, _, err := c.client(c.running()[0]).do(ctx, "PUT", "/topics/"+created, "application/json", []byte(`{"replication_factor":2}`))
+			return err == nil && (status == 201 || status == 200)
+		})
+		t.Logf("round %d: broker %d away (frozen: %v), a topic created after %v", round, away.id, freeze, time.Since(began).Round(time.Millisecond))
+		if freeze {
+			<-thaw
+			away.thaw()
+		} else {
+			c.start(away)
+		}
+		c.waitInSync("orders", 3)
+		victim := c.leader("orders", round%3)
+		victim.kill()
+		l.await(5, round%3)
+		c.start(victim)
+		c.waitInSync("orders", 3)
+		if t.Failed() {
+			return
+		}
+	}
 	l.end()
 	l.verify()
 	c.stopAll()
