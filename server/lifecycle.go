@@ -82,9 +82,9 @@ func (p *process) start(ctx, loopsCtx context.Context, loops *errgroup.Group) (e
 		return err
 	}
 
-	// The broker opens its partitions, which Held has recovered, and follows the
-	// metadata; its leaders serve and its followers fetch once it is unfenced.
-	p.gate.phase("opening the partitions")
+	// The broker opens its partitions, which Held has recovered, and has itself
+	// unfenced: from then on it leads and follows.
+	p.gate.phase("opening the partitions, and being let in by the controller")
 	p.broker = replication.New(p.replicationConfig())
 	if err := p.broker.Start(ctx); err != nil {
 		return err
@@ -94,10 +94,6 @@ func (p *process) start(ctx, loopsCtx context.Context, loops *errgroup.Group) (e
 	}
 	p.internal.SetBroker(p.broker)
 	loops.Go(func() error { return p.broker.Run(loopsCtx) })
-	p.gate.phase("waiting for the controller to let this broker take part")
-	if err := p.ctl.Unfence(ctx); err != nil {
-		return err
-	}
 
 	// The gate last: nothing behind it is half built.
 	p.gate.open(handlers.New(p.handlersConfig()))
@@ -147,7 +143,7 @@ func (p *process) openController(ctx, loopsCtx context.Context, loops *errgroup.
 	}
 	p.internal.SetController(p.ctl)
 	loops.Go(func() error { return p.ctl.Run(loopsCtx) })
-	p.gate.phase("waiting for the metadata quorum: most of its voters must run, and reach each other")
+	p.gate.phase("waiting for the metadata quorum (most of its voters must run and reach each other)")
 	if err := p.ctl.Connect(ctx); err != nil {
 		return err
 	}
@@ -255,13 +251,14 @@ func (p *process) handOver(ctx context.Context) bool {
 	began := time.Now()
 	ctx, cancel := context.WithTimeout(ctx, handOverTime)
 	defer cancel()
-	p.log.Info().Msg("handing over")
-	if err := p.broker.HandOver(ctx); err != nil {
-		// They will elect others when this broker's session ends.
-		p.log.Warn().Err(err).Msg("not everything was handed over")
-		return true
+	held, resume := p.broker.HandOver(ctx)
+	err := p.ctl.ControlledShutdown(ctx)
+	resume() // what is led on is served on
+	event := p.log.Info()
+	if err != nil { // the others elect when this broker's session ends
+		event = p.log.Warn().Err(err)
 	}
-	p.log.Info().Int64("took_ms", time.Since(began).Milliseconds()).Msg("handed over")
+	event.Int("partitions", held).Int64("took_ms", time.Since(began).Milliseconds()).Msg("handed over")
 	return true
 }
 
