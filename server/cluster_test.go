@@ -59,7 +59,7 @@ func newCluster(t *testing.T, n int, flags ...string) *cluster {
 func layCluster(t *testing.T, n int, flags ...string) *cluster {
 	t.Helper()
 	c := &cluster{t: t, flags: append([]string{"--broker-session-timeout=" + testSession.String(), "--quorum-timeout=" + testQuorum.String(),
-		"--replica-lag-time-max=" + testLag.String(), "--log-format=json", "--log-level=debug"}, flags...)}
+		"--replica-lag-time-max=" + testLag.String(), "--log-format=json"}, flags...)}
 	first := freePorts(t, n)
 	var list voters
 	for i := range n {

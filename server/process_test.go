@@ -110,7 +110,7 @@ func (b *brokerProcess) watch(stderr io.Reader) {
 	for lines.Scan() {
 		var line startLine
 		isJSON := json.Unmarshal(lines.Bytes(), &line) == nil
-		if isJSON && line.Message == "request" {
+		if isJSON && (line.Message == "request" || line.Message == "internal request") {
 			continue
 		}
 		b.mu.Lock()
