@@ -14,6 +14,7 @@ type storeMetrics struct {
 	fsync, indexWrite                   prometheus.Histogram
 	store                               *storage.Store
 	bytes, free, nearlyFull, cleanStart *prometheus.Desc
+	scrubbed, damaged                   *prometheus.Desc
 }
 
 func newStoreMetrics() *storeMetrics {
@@ -32,6 +33,8 @@ func newStoreMetrics() *storeMetrics {
 		free:       desc("free_bytes", "What produce may still write: free disk space without the ballast."),
 		nearlyFull: desc("disk_nearly_full", "1 while produce is refused because less than --disk-reserve is free."),
 		cleanStart: desc("clean_start", "1 if the run before this one closed cleanly."),
+		scrubbed:   desc("scrubbed_bytes_total", "Bytes of closed segments that were read again to find damage."),
+		damaged:    desc("damaged_ranges", "Ranges of offsets that are damaged and not mended yet."),
 	}
 }
 
@@ -44,7 +47,7 @@ func (m *storeMetrics) observe(opts *storage.Options) {
 func (m *storeMetrics) Describe(ch chan<- *prometheus.Desc) {
 	m.fsync.Describe(ch)
 	m.indexWrite.Describe(ch)
-	for _, d := range []*prometheus.Desc{m.bytes, m.free, m.nearlyFull, m.cleanStart} {
+	for _, d := range []*prometheus.Desc{m.bytes, m.free, m.nearlyFull, m.cleanStart, m.scrubbed, m.damaged} {
 		ch <- d
 	}
 }
@@ -64,4 +67,6 @@ func (m *storeMetrics) Collect(ch chan<- prometheus.Metric) {
 	gauge(m.free, float64(st.FreeBytes))
 	gauge(m.nearlyFull, flag(st.DiskNearlyFull))
 	gauge(m.cleanStart, flag(m.store.CleanStart()))
+	gauge(m.damaged, float64(st.DamagedRanges))
+	ch <- prometheus.MustNewConstMetric(m.scrubbed, prometheus.CounterValue, float64(st.ScrubbedBytes))
 }

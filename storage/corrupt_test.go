@@ -25,6 +25,8 @@ type memStore struct {
 	cfg LogConfig
 	log *Log
 	d   *disk
+	// indexLost since the last open
+	indexLost bool
 	// failures that reached the store
 	failures []error
 }
@@ -50,6 +52,7 @@ func newMemStore(t testing.TB, cfg LogConfig) *memStore {
 
 func (s *memStore) tryOpen() (err error) {
 	s.d = newDisk(s.fs, "/d", s.ix, Options{Fsync: FsyncCommit, Now: func() time.Time { return time.UnixMilli(1_000_000) }, Logger: zerolog.Nop()})
+	s.d.indexLost, s.indexLost = s.indexLost, false
 	s.d.failed = func(err error) { s.failures = append(s.failures, err) }
 	s.log, err = openLog(s.d, testID, s.cfg, nil)
 	return err
@@ -69,7 +72,7 @@ func (s *memStore) kill() {
 	s.ix.save = stepOn(s.fs)
 }
 
-func (s *memStore) loseIndex() { s.ix = newMemIndex(s.fs) }
+func (s *memStore) loseIndex() { s.ix, s.indexLost = newMemIndex(s.fs), true }
 
 func (s *memStore) path(base int64) string {
 	return filepath.Join("/d/partitions", testID.String(), segmentName(base))

@@ -260,13 +260,13 @@ func (m *crashModel) step() bool {
 		}
 	case what == 17:
 		to := m.log.StartOffset() + m.rng.Int64N(m.log.DurableEnd()-m.log.StartOffset()+1)
-		m.start = max(m.start, to)
+		m.start, m.old = max(m.start, to), nil // an older index would miss the first segments
 		m.note("advance start to %d", to)
 		if err = m.log.AdvanceStart(to); err == nil {
 			m.rare["start advanced"]++
 		}
 	case what == 18:
-		m.start = max(m.start, m.log.DurableEnd()) // at most; verify only asks for a bound
+		m.start, m.old = max(m.start, m.log.DurableEnd()), nil // at most; verify only asks for a bound
 		before := m.log.StartOffset()
 		if _, err = m.log.Retain(m.log.DurableEnd()); err == nil && m.log.StartOffset() > before {
 			m.rare["retained"]++
@@ -390,9 +390,8 @@ func (m *crashModel) crash() {
 	if m.log != nil {
 		if !m.fs.Crashed() && m.rng.IntN(3) == 0 {
 			end := m.log.StagedEnd()
-			if err := m.log.close(); err == nil {
+			if err := errors.Join(m.log.close(), m.ix.flush()); err == nil {
 				clean, m.synced = true, end
-				must(m.t, m.ix.flush())
 				m.rare["clean close"]++
 			} else if !m.fs.Crashed() {
 				m.fatalf("close: %v", err)

@@ -63,9 +63,12 @@ func sortDamage(list []damage) []damage {
 		}
 		return int(min(max(a.Position-b.Position, -1), 1))
 	})
-	return slices.CompactFunc(list, func(a, b damage) bool {
-		return a.From == b.From && a.To == b.To && a.Segment == b.Segment && a.Position == b.Position && a.Bytes == b.Bytes
-	})
+	return slices.CompactFunc(list, damage.same)
+}
+
+// same says that both are about the same bytes and offsets.
+func (d damage) same(e damage) bool {
+	return d.From == e.From && d.To == e.To && d.Segment == e.Segment && d.Position == e.Position && d.Bytes == e.Bytes
 }
 
 // examine looks through a segment in which a reader found something wrong, so
@@ -86,17 +89,22 @@ func (l *Log) examine(sec *section) {
 	}
 	l.mu.Lock()
 	l.examining = false
-	if l.cuts != sec.cuts {
-		found = nil
+	before := l.damage
+	if l.cuts == sec.cuts {
+		kept := slices.Clone(before)
+		if err == nil { // a whole look at a segment tells all, but of what is missing behind it
+			kept = slices.DeleteFunc(kept, func(d damage) bool { return d.Segment == sec.segment.base && d.Position < sec.size })
+		}
+		l.damage = sortDamage(append(kept, found...))
 	}
-	before := len(l.damage)
-	if len(found) > 0 {
-		l.damage = sortDamage(append(slices.Clone(l.damage), found...))
-	}
-	changed := len(l.damage) != before
+	changed := !slices.EqualFunc(before, l.damage, damage.same)
+	worse := changed && len(l.damage) > 0
 	l.mu.Unlock()
 	if changed {
 		l.disk.index.update(l.id, l.describe)
+	}
+	if worse {
+		l.disk.damaged(l.id)
 	}
 }
 

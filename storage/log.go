@@ -194,21 +194,23 @@ func (l *Log) Lossy() bool { return l.whyLossy() != "" }
 func (l *Log) whyLossy() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.lossReason == "" && len(l.damage) > 0 {
-		return fmt.Sprintf("offsets [%d, %d) are damaged", l.damage[0].From, l.damage[0].To)
+	if d := l.firstDamage(); d != nil && l.lossReason == "" {
+		return fmt.Sprintf("offsets [%d, %d) are damaged", d.From, d.To)
 	}
 	return l.lossReason
 }
 
 // SizeBytes is the size of all segments.
-func (l *Log) SizeBytes() int64 {
+func (l *Log) SizeBytes() int64 { bytes, _ := l.figures(); return bytes }
+
+// figures are the size of all segments and the number of damaged ranges.
+func (l *Log) figures() (bytes int64, damaged int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	var sum int64
 	for _, s := range l.segments {
-		sum += s.size
+		bytes += s.size
 	}
-	return sum
+	return bytes, len(l.damage)
 }
 
 // active is the segment that appends go to; nil in a log that never had one.

@@ -139,6 +139,9 @@ func (r *recovery) segment(f foundSegment, nextBase int64) error {
 	}
 	if len(l.segments) == 0 {
 		r.next = f.base
+		if start := max(r.meta.Start, 0); r.known && start < f.base { // the start is durable before files below it go
+			r.lost(stretch{from: start, to: f.base, reason: "the first segments are missing"}, f.base)
+		}
 	}
 	if r.next < f.base { // a file is missing
 		r.lost(stretch{from: r.next, to: f.base, pos: l.active().size, end: l.active().size, reason: "a segment is missing or cut off"}, l.active().base)
@@ -251,6 +254,9 @@ func (r *recovery) scan(s *segment, pos, next, nextBase int64) error {
 		}
 	}
 	s.synced = s.size
+	if pos == 0 {
+		s.verified = l.disk.nowMs()
+	}
 	r.next = end
 	l.segments = append(l.segments, s)
 	l.disk.index.addOffsets(l.id, r.offsets)
@@ -334,7 +340,6 @@ func (r *recovery) damaged(sc *scanner, base int64, s stretch) error {
 		return err
 	}
 	r.log.damage = append(r.log.damage, d)
-	r.log.lossReason = "it is damaged: " + s.reason
 	return nil
 }
 
@@ -342,7 +347,6 @@ func (r *recovery) damaged(sc *scanner, base int64, s stretch) error {
 func (r *recovery) lost(s stretch, base int64) {
 	d, _ := r.log.keepDamage(nil, base, s) // copies nothing, so nothing fails
 	r.log.damage = append(r.log.damage, d)
-	r.log.lossReason = s.reason
 }
 
 // keepDamageOf keeps what the index knows about a part of a segment that isn't scanned.
@@ -365,9 +369,11 @@ func (r *recovery) finish() error {
 		}
 		changed = true
 	case r.next < r.floor:
-		base, size := int64(0), int64(0)
+		base, size := r.floor, int64(0)
 		if s := l.active(); s != nil {
 			base, size = s.base, s.size
+		} else {
+			r.next = max(r.meta.Start, 0)
 		}
 		r.lost(stretch{from: r.next, to: r.floor, pos: size, end: size, reason: "offsets that were flushed are missing"}, base)
 		s, h, err := l.createSegment(r.floor)
@@ -389,9 +395,11 @@ func (r *recovery) finish() error {
 	}
 	l.damage = sortDamage(l.damage)
 	l.written, l.synced, l.stagedEnd = r.next, r.next, r.next
-	l.start = min(r.meta.Start, r.next)
+	l.start = min(max(r.meta.Start, 0), r.next)
 	if len(l.segments) > 0 {
-		l.start = max(l.start, l.segments[0].base)
+		if first := l.segments[0].base; len(l.damage) == 0 || l.damage[0].To != first {
+			l.start = max(l.start, first)
+		}
 		l.appendTime = l.active().lastAppend
 	}
 	l.hw = min(max(r.meta.HighWatermark, l.start), r.next)
@@ -406,6 +414,9 @@ func (r *recovery) finish() error {
 	}
 	for _, s := range l.segments {
 		l.disk.files.rest(s)
+	}
+	if len(l.damage) > 0 {
+		l.disk.damaged(l.id)
 	}
 	return nil
 }

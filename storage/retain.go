@@ -176,7 +176,7 @@ func (l *Log) retainable(highWatermark, nowMs int64) (to int64, roll bool) {
 func (l *Log) trimDamage(start int64) {
 	var kept []damage
 	for _, d := range l.damage {
-		if d.To > start || len(l.segments) > 0 && d.Segment >= l.segments[0].base {
+		if d.To > start || d.Bytes > 0 && len(l.segments) > 0 && d.Segment >= l.segments[0].base {
 			kept = append(kept, d)
 		}
 	}

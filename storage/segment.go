@@ -46,6 +46,7 @@ type segment struct {
 	maxTimestamp int64
 	firstAppend  int64 // ms by the broker's clock; 0: nothing was appended
 	lastAppend   int64
+	verified     int64 // ms, when all of it was read and checked in this run; 0: never
 	indexed      int64 // position of the last index entry; -1: none
 }
 

@@ -3,6 +3,8 @@ package storage
 import (
 	"context"
 	"errors"
+	"maps"
+	"slices"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -27,6 +29,7 @@ func (s *Store) Run(ctx context.Context) error {
 	})
 	loops.Go(func() error { return s.guard.run(ctx) })
 	loops.Go(func() error { return s.runRemovals(ctx) })
+	loops.Go(func() error { return s.runScrub(ctx) })
 	loops.Go(func() error { return s.every(ctx, checkpointInterval, s.checkpoint) })
 	if s.opts.Fsync == FsyncInterval {
 		loops.Go(func() error { return s.every(ctx, s.opts.FsyncInterval, s.fsyncDirty) })
@@ -105,6 +108,31 @@ func (s *Store) Failure() error {
 	return nil
 }
 
+// DamageFound tells that TakeDamaged has something to tell.
+func (s *Store) DamageFound() <-chan struct{} { return s.damageFound }
+
+// TakeDamaged returns the logs in which damage was found since the last call: by
+// recovery, a reader or the scrub. Log.Damage tells where, Log.Mend and
+// Log.DropDamage do something about it; a leader gives up its role first, since it
+// can't serve what it has lost (S7).
+func (s *Store) TakeDamaged() []PartitionID {
+	s.damagedMu.Lock()
+	defer s.damagedMu.Unlock()
+	ids := slices.Collect(maps.Keys(s.damaged))
+	clear(s.damaged)
+	return ids
+}
+
+func (s *Store) noteDamaged(id PartitionID) {
+	s.damagedMu.Lock()
+	s.damaged[id] = struct{}{}
+	s.damagedMu.Unlock()
+	select {
+	case s.damageFound <- struct{}{}:
+	default:
+	}
+}
+
 // admit is asked before n bytes are staged: ErrDiskNearlyFull, a *FailedError, or
 // nil. It does no I/O.
 func (s *Store) admit(n int64) error {
@@ -137,14 +165,19 @@ type Stats struct {
 	DiskNearlyFull    bool  // produce is refused
 	Fsyncs            int64 // of segments
 	IndexTransactions int64
+	ScrubbedBytes     int64 // of closed segments, read again to find damage
+	DamagedRanges     int   // that open logs have
 }
 
 // Stats returns the figures as of now. It costs a walk over all open logs.
 func (s *Store) Stats() Stats {
-	st := Stats{FreeBytes: s.guard.free.Load(), DiskNearlyFull: s.guard.refusing.Load(), Fsyncs: s.fsyncs.Load(), IndexTransactions: s.indexWrites.Load()}
+	st := Stats{FreeBytes: s.guard.free.Load(), DiskNearlyFull: s.guard.refusing.Load(), Fsyncs: s.fsyncs.Load(), IndexTransactions: s.indexWrites.Load(),
+		ScrubbedBytes: s.scrubbed.Load()}
 	for _, l := range s.opened(false) {
 		st.Logs++
-		st.LogBytes += l.SizeBytes()
+		bytes, damaged := l.figures()
+		st.LogBytes += bytes
+		st.DamagedRanges += damaged
 	}
 	return st
 }
