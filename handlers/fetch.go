@@ -43,6 +43,7 @@ import (
 //	@Header			200		{integer}	Highwater-Log-Start-Offset	"The first record there is."
 //	@Header			200		{integer}	Highwater-Leader-Epoch		"Leader epoch of the last record given; send it back as leader_epoch."
 //	@Header			200		{string}	Highwater-Leader			"The broker that leads the partition."
+//	@Header			200		{string}	Highwater-Stale				"true: the leader has lost touch with the cluster; there may be more records than it knows of."
 //	@Header			200		{string}	ETag						"Of an answer that can't change."
 //	@x-media-200	{"application/json":"[Record]","application/x-ndjson":"text","text/event-stream":"text","application/vnd.kafka.json.v2+json":"[DialectRecord]","application/vnd.kafka.binary.v2+json":"[DialectRecord]","application/vnd.kafka.text.v2+json":"[DialectRecord]","application/octet-stream":"binary"}
 //	@x-errors		[40401,40402,40601,40905,41001,41601,42201,50302,50306]
@@ -204,10 +205,16 @@ func (a *api) describe(h http.Header, rd *reader, c *cursor, res *replication.Fe
 	}
 	h["Cache-Control"] = []string{"no-store"}
 	h["Vary"] = []string{"Accept"}
+	if rd.stale {
+		h["Highwater-Stale"] = yes
+	}
 	if q.waitAsked != "" {
 		h["Preference-Applied"] = []string{q.waitAsked}
 	}
 }
+
+// yes is shared and never appended to.
+var yes = []string{"true"}
 
 // writeBody writes a whole answer at once.
 func writeBody(w http.ResponseWriter, r *http.Request, media string, body []byte) error {

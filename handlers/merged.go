@@ -113,6 +113,9 @@ func (a *api) fetchMerged(w http.ResponseWriter, r *http.Request, rd *reader, q 
 	h["Highwater-Next-Position"] = []string{string(appendVector(nil, rd.cursors))}
 	h["Cache-Control"] = []string{"no-store"}
 	h["Vary"] = []string{"Accept"}
+	if rd.stale {
+		h["Highwater-Stale"] = yes
+	}
 	if q.waitAsked != "" {
 		h["Preference-Applied"] = []string{q.waitAsked}
 	}

@@ -44,5 +44,8 @@ func (a *api) getOffsets(w http.ResponseWriter, r *http.Request) error {
 	if timestamp != nil && o.TimestampFound {
 		view.OffsetForTimestamp = &o.ForTimestamp
 	}
+	if o.Stale {
+		w.Header()["Highwater-Stale"] = yes
+	}
 	return answerJSON(w, r, http.StatusOK, view)
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net/http"
 	"strconv"
+	"time"
 
 	"highwater/replication"
 	"highwater/replication/controller"
@@ -24,6 +25,10 @@ type reader struct {
 	isolation replication.Isolation
 	cursors   []cursor // by partition, ascending
 	rec       storage.Record
+	// patience is how long a read looks for a leader that is missing: as in
+	// replication.FetchRequest.
+	patience time.Duration
+	stale    bool // something was read from a leader that can't vouch for itself
 
 	unsubscribe func() // nil while not subscribed
 }
@@ -43,7 +48,8 @@ func (a *api) newReader(r *http.Request, topic string, q *readQuery) (*reader, e
 	if err != nil {
 		return nil, err
 	}
-	rd := &reader{api: a, base: baseURL(r), topic: topic, id: t.ID, format: q.format, frame: q.frame, isolation: q.isolation}
+	rd := &reader{api: a, base: baseURL(r), topic: topic, id: t.ID, format: q.format, frame: q.frame, isolation: q.isolation,
+		patience: max(q.wait, 0)}
 	rd.format.oneLine = q.frame != frameArray
 	return rd, nil
 }
@@ -120,11 +126,12 @@ func (rd *reader) explainPosition(partition int32, err error) error {
 // the topic that the reader began with.
 func (rd *reader) fetch(ctx context.Context, c *cursor, maxBytes int) (replication.FetchResult, error) {
 	req := replication.FetchRequest{Topic: rd.topic, Partition: c.partition, Offset: c.next, Isolation: rd.isolation,
-		MaxBytes: maxBytes, Buffer: rd.api.buffers.get()}
+		MaxBytes: maxBytes, Buffer: rd.api.buffers.get(), Patience: rd.patience}
 	if c.epoch >= 0 {
 		req.LeaderEpoch = &c.epoch
 	}
 	res, err := rd.api.cfg.Broker.Fetch(ctx, req)
+	rd.stale = rd.stale || res.Stale
 	if err == nil && len(res.Data) > 0 {
 		err = rd.check()
 	}
@@ -171,12 +178,8 @@ func (rd *reader) subscribe(signal *replication.Signal) (err error) {
 		rd.unsubscribe, err = rd.api.cfg.Broker.SubscribeTopic(rd.topic, signal)
 		return err
 	}
-	p, err := rd.api.cfg.Broker.Partition(rd.topic, rd.cursors[0].partition)
-	if err != nil {
-		return err
-	}
-	rd.unsubscribe = p.Subscribe(signal)
-	return nil
+	rd.unsubscribe, err = rd.api.cfg.Broker.Subscribe(rd.topic, rd.cursors[0].partition, signal)
+	return err
 }
 
 func (rd *reader) close() {

@@ -21,8 +21,9 @@ const (
 	// tailReadBytes is what a tail takes from one partition in its turn, so that one
 	// busy partition doesn't hold up the others.
 	tailReadBytes = 256 << 10
-	// pendingPause is how soon a tail looks again for a partition that was just added.
-	pendingPause = 20 * time.Millisecond
+	// A tail whose partition has no leader looks again after firstStall, then after
+	// twice as long each time up to lastStall: it is woken, too, when there is one.
+	firstStall, lastStall = 50 * time.Millisecond, 2 * time.Second
 	// retryPreamble asks an EventSource to come back 2 s after a cut.
 	retryPreamble = "retry: 2000\n"
 )
@@ -43,8 +44,9 @@ type tail struct {
 	// unnamed: the request named no position, so the client is told one at once,
 	// or a cut before the first record would lose where it began.
 	unnamed bool
-	// pending: a partition was added to the topic and can't be read yet.
-	pending bool
+	// stall is the pause before the next look at a partition whose leader is missing,
+	// or not ready yet; 0: each of them could be read.
+	stall time.Duration
 }
 
 // tailPartition follows one partition.
@@ -92,6 +94,7 @@ func (a *api) follow(w http.ResponseWriter, r *http.Request, rd *reader, q *read
 			return err
 		}
 	}
+	t.patience = -1 // from here on one partition must not hold up the others
 	t.header()
 	if r.Method == http.MethodHead {
 		w.WriteHeader(http.StatusOK)
@@ -143,14 +146,16 @@ func (t *tail) follow(ctx context.Context) error {
 	heartbeat := time.NewTimer(interval)
 	defer heartbeat.Stop()
 	for {
+		var again <-chan time.Time
+		if t.stall > 0 {
+			again = time.After(t.stall)
+		}
 		select {
 		case <-t.signal.C:
 			if err := t.refresh(); err != nil {
 				return t.end(err)
 			}
-			if t.pending {
-				heartbeat.Reset(pendingPause)
-			}
+		case <-again:
 		case <-heartbeat.C:
 			if err := t.beat(); err != nil {
 				return t.end(err)
@@ -195,14 +200,18 @@ func (t *tail) pump(ctx context.Context) (wrote bool, err error) {
 	most := int(held.draw(2*tailReadBytes)) / 2
 	for {
 		var readErr error
-		more := false
+		more, stalled := false, false
 		// Not always the first partition first: readers that come back after few
 		// records must reach the others too.
 		first := t.turn()
 		for k := range t.cursors {
 			i := (first + k) % len(t.cursors)
 			before := t.budget.taken
-			if out, _, readErr = t.read(ctx, i, out, &t.budget, most); readErr != nil {
+			if out, _, readErr = t.read(ctx, i, out, &t.budget, most); replication.IsTransient(readErr) {
+				stalled, readErr = true, nil // the others go on
+				continue
+			}
+			if readErr != nil {
 				break
 			}
 			more = more || t.budget.taken > before
@@ -226,8 +235,21 @@ func (t *tail) pump(ctx context.Context) (wrote bool, err error) {
 			out = out[:0]
 		}
 		if readErr != nil || !more || ctx.Err() != nil || t.api.draining() {
+			t.stalled(stalled)
 			return wrote, readErr
 		}
+	}
+}
+
+// stalled notes whether a partition couldn't be read for want of a leader.
+func (t *tail) stalled(yes bool) {
+	switch {
+	case !yes:
+		t.stall = 0
+	case t.stall == 0:
+		t.stall = firstStall
+	default:
+		t.stall = min(2*t.stall, lastStall)
 	}
 }
 
@@ -249,9 +271,6 @@ func (t *tail) write(p []byte) error {
 // beat shows that the stream lives. Lines have no comments: an NDJSON tail is
 // silent while nothing comes.
 func (t *tail) beat() error {
-	if t.pending {
-		return t.refresh()
-	}
 	if t.frame != frameEvents {
 		return nil
 	}
@@ -271,12 +290,7 @@ func (t *tail) refresh() error {
 	if err != nil {
 		return err
 	}
-	t.pending = false
 	for n := len(t.cursors); n < len(topic.Partitions); n++ {
-		if _, err := t.api.cfg.Broker.Partition(t.topic, int32(n)); err != nil {
-			t.pending = true // the metadata is ahead of the log
-			break
-		}
 		t.add(position{partition: int32(n)}, -1)
 	}
 	return nil

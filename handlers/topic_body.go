@@ -47,14 +47,14 @@ type replicaView struct {
 
 // viewTopic asks for everything that clients see of a topic.
 func (a *api) viewTopic(r *http.Request, t *controller.Topic) (*topicView, error) {
-	v := &topicView{Name: t.Name, TopicID: t.ID.String(), Configs: t.EffectiveConfigs(a.cfg.Broker.ConfigDefaults()),
-		Partitions: make([]partitionView, len(t.Partitions))}
-	for i := range t.Partitions {
-		p, err := a.viewPartition(r, t.Name, int32(i))
-		if err != nil {
-			return nil, err
-		}
-		v.Partitions[i] = p
+	v := &topicView{Name: t.Name, TopicID: t.ID.String(), Configs: t.EffectiveConfigs(a.cfg.Broker.ConfigDefaults())}
+	statuses, err := a.cfg.Broker.Partitions(r.Context(), t.Name)
+	if err != nil {
+		return nil, err
+	}
+	v.Partitions = make([]partitionView, len(statuses))
+	for i := range statuses {
+		v.Partitions[i] = viewOf(&statuses[i])
 	}
 	return v, nil
 }
@@ -72,7 +72,7 @@ func viewOf(s *replication.PartitionStatus) partitionView {
 	if v.ISR == nil {
 		v.ISR = []int32{}
 	}
-	if s.Leader >= 0 {
+	if s.LogEndOffset >= 0 { // else nobody who knows could be asked
 		v.LogStartOffset, v.HighWatermark, v.LogEndOffset = &s.LogStartOffset, &s.HighWatermark, &s.LogEndOffset
 	}
 	for i, rep := range s.Replicas {

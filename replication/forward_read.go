@@ -25,7 +25,10 @@ func (b *Broker) fetchThere(ctx context.Context, l *location, req FetchRequest) 
 	if err != nil {
 		return FetchResult{}, err
 	}
-	return fetched(&results[0])
+	res, err := fetched(&results[0])
+	// To the front of the memory that was lent, so that all of it can be given back.
+	res.Data = append(buf[:0], res.Data...)
+	return res, err
 }
 
 // readThere reads positions of partitions that the broker at url leads.

@@ -80,15 +80,6 @@ func (b *Broker) here(l *location) bool {
 	return l.leader == b.cfg.NodeID || b.cfg.Forward == nil
 }
 
-// LeaderURL is the URL of the broker that leads a partition, "" when none does.
-func (b *Broker) LeaderURL(name string, num int32) string {
-	l, err := b.locate(name, num)
-	if err != nil {
-		return ""
-	}
-	return l.url
-}
-
 // IsTransient tells whether an error of a read, or of an append that wrote
 // nothing, is about a leader that is missing, new or unsure: it passes by itself.
 func IsTransient(err error) bool {

@@ -18,7 +18,7 @@ func (b *Broker) statuses(ctx context.Context, name string, nums []int32) []Part
 		out[i], _ = b.partitionStatusLocal(ctx, name, num)
 		out[i].Partition = num
 		if l, err := b.locate(name, num); err == nil && b.elsewhere(&l) {
-			topic = l.TopicPartition
+			topic, out[i].Leader = l.TopicPartition, l.leader
 			groups[l.url] = append(groups[l.url], i)
 		}
 	}
