@@ -77,6 +77,14 @@ func startCluster(t *testing.T, n int32) *testCluster {
 	t.Helper()
 	tc := newCluster(t, n)
 	tc.upAll(slices.Sorted(maps.Keys(tc.nodes))...)
+	tc.eventually("all know that all are there", func() bool {
+		for _, node := range tc.alive() {
+			if len(node.c.State().eligibleBrokers()) != int(n) {
+				return false
+			}
+		}
+		return true
+	})
 	return tc
 }
 

@@ -178,7 +178,7 @@ func (c *Controller) rememberCluster(id string) error {
 }
 
 // otherURLs lists where other brokers may be: those of the settings, those that
-// registered, those of the founding.
+// registered, those of the quorum's configuration.
 func (c *Controller) otherURLs() []string {
 	var urls []string
 	add := func(url string) {
@@ -203,9 +203,12 @@ func (c *Controller) otherURLs() []string {
 			add(url)
 		}
 	}
-	for _, v := range c.foundingView().Pledge {
-		if v.Broker != c.cfg.NodeID {
-			add(v.URL)
+	if m := c.member.Load(); m != nil {
+		for _, member := range servers(m.raft) { // where they were when they became members
+			if member.ID != c.dir.server() {
+				url, _ := splitRaftAddress(member.Address)
+				add(url)
+			}
 		}
 	}
 	return urls
