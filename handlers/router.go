@@ -22,7 +22,8 @@ type route struct {
 	method  string
 	pattern string // chi's: {name} is one segment, a last /* is the rest
 	handle  handler
-	// writes: errors tell their outcome, and a draining broker refuses it.
+	// writes: errors tell their outcome, and a draining broker refuses it unless
+	// others have taken over.
 	writes bool
 	// frequent routes may be asked tens of thousands of times a second: a success
 	// is logged at debug. So is that of every GET.

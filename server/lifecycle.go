@@ -305,8 +305,9 @@ func (p *process) peerConfig() peer.Config {
 }
 
 func (p *process) replicationConfig() replication.Config {
-	return replication.Config{NodeID: p.cfg.NodeID, URL: p.url, Store: p.store, Controller: p.ctl, Peers: p.peers,
-		Logger: p.log, Fsync: p.cfg.Fsync, LagMax: time.Duration(p.cfg.ReplicaLagTimeMax),
+	return replication.Config{NodeID: p.cfg.NodeID, URL: p.url, Store: p.store, Controller: p.ctl, Peers: p.peers, Forward: p.peers,
+		SessionTimeout: time.Duration(p.cfg.BrokerSessionTimeout),
+		Logger:         p.log, Fsync: p.cfg.Fsync, LagMax: time.Duration(p.cfg.ReplicaLagTimeMax),
 		Defaults: replication.Defaults{
 			Partitions:        p.cfg.DefaultPartitions,
 			ReplicationFactor: p.cfg.DefaultReplicationFactor,
