@@ -138,7 +138,7 @@ func (n *node) serve(req *wire.FetchRequest) *wire.FetchResponse {
 			continue
 		}
 		if p := n.parts[i]; d.lead != nil {
-			if n.w.rng.IntN(2) == 0 {
+			if !n.w.scripted && n.w.rng.IntN(2) == 0 {
 				n.change(p)
 			}
 			p.advanceHW()
@@ -190,7 +190,11 @@ func (n *node) read(p *part, d *served, s *replica.Session) *wire.FetchedPartiti
 		d.lead = nil
 		return a
 	}
-	a.Batches = p.log.read(d.said.Offset, 1+n.w.rng.IntN(6))
+	most := 1 + n.w.rng.IntN(6)
+	if n.w.scripted {
+		most = 1000
+	}
+	a.Batches = p.log.read(d.said.Offset, most)
 	if len(a.Batches) == 0 && a.HighWatermark == d.water && a.LogStart == d.start {
 		return nil
 	}
@@ -245,7 +249,7 @@ func (p *part) take(d replica.Decision, answer *wire.FetchedPartition) {
 		l.appendRaw(answer.Batches)
 		w.check.epochs(l)
 		p.water, p.start = d.HighWatermark, d.LogStart
-		if !w.cfg.durable || w.rng.IntN(4) > 0 {
+		if !w.cfg.durable || w.scripted || w.rng.IntN(4) > 0 {
 			p.settle()
 		}
 	}

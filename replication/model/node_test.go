@@ -442,6 +442,8 @@ func (n *node) altered(p *part, c *replica.Change, code wire.Code, index uint64)
 		n.w.saw("proposal without a clear answer")
 		p.lead.Decided(c, replica.Ambiguous, replica.Meta{})
 	}
-	p.proposal = nil
+	if c == p.proposal {
+		p.proposal = nil
+	}
 	p.advanceHW()
 }
