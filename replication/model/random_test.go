@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"highwater/replication/controller"
+	"highwater/replication/wire"
 )
 
 // runConfig draws a run's configuration from its seed.
@@ -100,7 +101,7 @@ func (w *world) step() {
 		if p := w.anyLeader(); p != nil && (p.proposal == nil || w.rng.IntN(4) == 0) {
 			if p.proposal != nil && p.proposal == p.lead.Pending() { // timed out
 				w.saw("proposal without any answer")
-				p.n.altered(p, p.proposal, "", 0)
+				p.n.altered(p, p.proposal, wire.CodeOther, 0)
 			} else {
 				p.n.change(p)
 			}
@@ -356,7 +357,7 @@ func (w *world) round() {
 			if p := n.parts[i]; p.lead != nil {
 				p.fsync()
 				if p.proposal != nil {
-					n.altered(p, p.proposal, "", 0)
+					n.altered(p, p.proposal, wire.CodeOther, 0)
 				}
 				n.change(p)
 			}

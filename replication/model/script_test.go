@@ -153,6 +153,9 @@ func (s *script) changeISR(id int32) {
 	s.deliver("altered", 0, id)
 }
 
+// disk is what a broker, running or not, has of the partition.
+func (s *script) disk(id int32) *memLog { return s.nodes[id-1].disk.logs[0] }
+
 func (s *script) fence(id int32) {
 	b := s.state().Brokers[id]
 	s.apply(&controller.SetBroker{ID: id, Epoch: b.Epoch, Fenced: true, Draining: b.Draining})
