@@ -43,13 +43,8 @@ func (e *edit) alterPartition(leader int32, change *wire.AlterPartition) wire.Al
 			p.PartitionEpoch++ // nothing else may be new
 			return
 		}
-		left := minus(p.ISR, isr)
-		p.ISR, p.ELR, p.LastKnownELR = isr, minus(p.ELR, isr), minus(p.LastKnownELR, isr)
-		if len(isr) < t.EffectiveMinInSync() {
-			for _, id := range left {
-				p.ELR = with(p.ELR, id) // R77: see leave
-			}
-		}
+		p.ELR = slices.Concat(minus(p.ELR, isr), minus(p.ISR, isr)) // R77: see leave
+		p.ISR, p.LastKnownELR = isr, minus(p.LastKnownELR, isr)
 	})
 	if p.Leader != leader {
 		// The change let a draining leader go (R74), or completed a reassignment

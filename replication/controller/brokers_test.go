@@ -44,12 +44,12 @@ func TestR71_R72_R73_WhatARegistrationProves(t *testing.T) {
 	}
 	// Where the ISR can do without it, it isn't eligible whatever it proves.
 	script(t, 2, []int32{1, 2, 3}, step{"register 1 clean durable held", "2 isr=2,3"}, step{"unfence 1", "2 isr=2,3"})
-	// An earlier life's clean end proves nothing of the last one.
+	// Another life's clean end proves nothing of the last one.
 	m := script(t, 2, []int32{1, 2, 3}, step{"fence 3", "1 isr=1,2"})
 	topic, _ := m.state.Topic("a")
 	old := m.state.Brokers[1]
 	m.must(&RegisterBroker{ID: 1, Incarnation: uuid.New(), Replaces: old.Epoch,
-		Data: Registration{Directory: dirOf(1), PreviousEpoch: old.Epoch - 1, Held: map[uuid.UUID][]int32{topic.ID: {0}}}})
+		Data: Registration{Directory: dirOf(1), PreviousEpoch: old.Epoch + 1, Held: map[uuid.UUID][]int32{topic.ID: {0}}}})
 	if got := show(m.partition("a", 0)); got != "2 isr=2 known=1" {
 		t.Errorf("R71: %s", got)
 	}

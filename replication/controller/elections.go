@@ -69,23 +69,22 @@ func (e *edit) review(t *Topic, p *Partition) {
 }
 
 // leave takes a replica out of the ISR, and if it isn't whole, out of the ELR as
-// well. One that is whole joins the ELR when the ISR that it leaves is too small
-// to commit anything without it: then it holds all that will ever have been
-// committed until the ISR grows again (R28, R77). A topic of one replica has no
-// other copy: there the replica stays.
+// well. One that is whole joins the ELR, which review ends where the ISR goes on
+// without it: else nothing is committed any more, so the replica holds all that
+// will ever have been until the ISR grows again (R28, R77). A topic of one replica
+// has no other copy: there the replica stays.
 func (p *Partition) leave(t *Topic, id int32, whole bool) {
 	in := slices.Contains(p.ISR, id)
 	if !in && !slices.Contains(p.ELR, id) || t.ReplicationFactor == 1 && in && len(p.ISR) == 1 {
 		return
 	}
 	p.ISR = without(p.ISR, id)
-	switch {
-	case !whole:
-		p.ELR = without(p.ELR, id)
-		p.LastKnownELR = with(p.LastKnownELR, id)
-	case in && len(p.ISR) < t.EffectiveMinInSync():
+	if whole {
 		p.ELR = with(p.ELR, id)
+		return
 	}
+	p.ELR = without(p.ELR, id)
+	p.LastKnownELR = with(p.LastKnownELR, id)
 }
 
 // elect chooses the leader (R76): the present one if it is fit, else the first

@@ -199,6 +199,8 @@ func TestS7_DamagedCopiesLeave(t *testing.T) {
 		step{"unclean", "1 isr=1 known=3"},
 		step{"unfence 3", "1 isr=1 known=3"},
 		step{"drop 1", "1 isr=1 known=3 !INELIGIBLE_REPLICA"}, // not at that price
+		step{"drain 1", "1 isr=1 known=3"},
+		step{"drop 1", "1 isr=1 known=3 !INELIGIBLE_REPLICA"},
 		step{"drop 4", "1 isr=1 known=3"},
 	)
 	m := script(t, 2, []int32{1, 2, 3})
