@@ -35,20 +35,26 @@ type bench struct {
 type measurement struct {
 	name string // targets that it fills, joined by "+"
 	run  func(*bench) error
+	// cluster: it starts the brokers that it needs itself.
+	cluster bool
 }
 
 func measurements() []measurement {
 	return []measurement{
-		{"P1+P3", (*bench).measureBatches},
-		{"P2", (*bench).measureSingles},
-		{"P4", (*bench).measureGroupCommit},
-		{"P5", (*bench).measureOneConnection},
-		{"open", (*bench).measureOpenLoop},
-		{"P9", (*bench).measurePages},
-		{"P11", (*bench).measureRandomReads},
-		{"P12", (*bench).measureWaiters},
-		{"P13", (*bench).measurePartitions},
-		{"allocs", (*bench).measureAllocations},
+		{"P1+P3", (*bench).measureBatches, false},
+		{"P2", (*bench).measureSingles, false},
+		{"P4", (*bench).measureGroupCommit, false},
+		{"P5", (*bench).measureOneConnection, false},
+		{"open", (*bench).measureOpenLoop, false},
+		{"P9", (*bench).measurePages, false},
+		{"P11", (*bench).measureRandomReads, false},
+		{"P12", (*bench).measureWaiters, false},
+		{"P13", (*bench).measurePartitions, false},
+		{"P6+P7", withCluster((*bench).measureReplicated), true},
+		{"P8", withCluster((*bench).measureReplicatedLone), true},
+		{"P14", withCluster((*bench).measureCatchUp), true},
+		{"P15+P16", withCluster((*bench).measureFailover), true},
+		{"allocs", (*bench).measureAllocations, false},
 	}
 }
 
@@ -102,6 +108,9 @@ func run(ctx context.Context, o options) (err error) {
 func (b *bench) isolated(m measurement) (err error) {
 	if err := b.ctx.Err(); err != nil {
 		return err
+	}
+	if m.cluster {
+		return m.run(b)
 	}
 	if err := b.startBroker(); err != nil {
 		return err
@@ -258,6 +267,6 @@ func (b *bench) produceSide(name, durability string, conns, records int, request
 }
 
 func (b *bench) httpSide(name, durability string, p *process, conns, records int, request func(int) []byte) side {
-	l := load{addr: p.addr, conns: conns, request: request, status: http.StatusOK, warm: b.warm, measure: b.measure, pid: p.pid()}
+	l := load{addr: p.addr, conns: conns, request: request, status: http.StatusOK, warm: b.warm, measure: b.measure, pids: []int{p.pid()}}
 	return side{name, durability, records, l.closedLoop}
 }

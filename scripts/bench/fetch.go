@@ -134,7 +134,7 @@ func (b *bench) measurePages() error {
 	}
 	raw := b.httpSide("pread+write of the same bytes, no net/http", "page cache", b.reference, connections, 0, func(i int) []byte { return reads[i%len(reads)] })
 	l := load{addr: b.rawAddr, conns: connections, request: func(i int) []byte { return reads[i%len(reads)] },
-		status: http.StatusOK, warm: b.warm, measure: b.measure, pid: b.reference.pid()}
+		status: http.StatusOK, warm: b.warm, measure: b.measure, pids: []int{b.reference.pid()}}
 	raw.run = l.closedLoop
 	s, err := b.interleave(raw,
 		b.httpSide("fetch of 1 MiB pages as JSON", "page cache", b.broker, connections, 0, func(i int) []byte { return fetches[i%len(fetches)] }))

@@ -13,7 +13,7 @@ type load struct {
 	status  int                // the only right answer
 	warm    time.Duration      // runs before the clock, unmeasured
 	measure time.Duration
-	pid     int // of the server, whose CPU time is counted
+	pids    []int // of the servers, whose CPU time is counted
 }
 
 // sample is what came of it.
@@ -101,7 +101,7 @@ func (r *closedRun) note(cn *conn) (err error) {
 		if now >= r.warm {
 			r.counting, r.from = true, now
 			r.ownFrom = ownCPU()
-			r.cpuFrom, err = cpuTime(r.pid)
+			r.cpuFrom, err = cpuTimes(r.pids)
 		}
 	default:
 		r.requests++
@@ -109,7 +109,7 @@ func (r *closedRun) note(cn *conn) (err error) {
 		r.latency.add(now - cn.sentAt)
 		if now-r.from >= r.measure {
 			r.ended, r.elapsed = true, now-r.from
-			r.cpu, err = cpuTime(r.pid)
+			r.cpu, err = cpuTimes(r.pids)
 			r.cpu -= r.cpuFrom
 			r.own = ownCPU() - r.ownFrom
 		}
@@ -130,7 +130,7 @@ func (l load) openLoop(perSecond int) (sample, error) {
 	run := openRun{load: l, client: c, gap: time.Second / time.Duration(perSecond), idle: append([]*conn(nil), c.conns...)}
 	run.first = c.now()
 	run.total = int((l.warm + l.measure) / run.gap)
-	cpuFrom, err := cpuTime(l.pid)
+	cpuFrom, err := cpuTimes(l.pids)
 	if err != nil {
 		return sample{}, err
 	}
@@ -145,7 +145,7 @@ func (l load) openLoop(perSecond int) (sample, error) {
 		}
 	}
 	run.elapsed = c.now() - run.first
-	cpuTo, err := cpuTime(l.pid)
+	cpuTo, err := cpuTimes(l.pids)
 	run.cpu = cpuTo - cpuFrom
 	return run.sample, err
 }

@@ -14,10 +14,14 @@ type options struct {
 	partitions    int   // P13
 	partitionSize int   // P13: value bytes in each partition's segment
 	rate          int   // open loop, requests/s
-	only          string
-	dir           string
-	brokerBin     string
-	out           string
+	catchUps      int   // P14: outages
+	catchUpBytes  int64 // P14: what a follower misses in each
+	// P15, P16: partitions that each of three brokers leads
+	failoverPartitions int
+	only               string
+	dir                string
+	brokerBin          string
+	out                string
 }
 
 // fullRun is what `make bench` does.
@@ -25,6 +29,7 @@ func fullRun() options {
 	return options{rounds: 5, warm: 500 * time.Millisecond, measure: 3 * time.Second,
 		logBytes: 2 << 30, pageLogBytes: 256 << 20, waiters: 10_000, appends: 200,
 		partitions: 10_000, partitionSize: 32 << 10, rate: 2000,
+		catchUps: 3, catchUpBytes: 256 << 20, failoverPartitions: 1000,
 		dir: ".cache/bench", out: "docs/PERFORMANCE.md"}
 }
 
@@ -37,5 +42,6 @@ func quickRun() options {
 	o.waiters, o.appends = 200, 20
 	o.partitions, o.partitionSize = 200, 16<<10
 	o.rate = 200
+	o.catchUps, o.catchUpBytes, o.failoverPartitions = 1, 8<<20, 20
 	return o
 }

@@ -132,6 +132,18 @@ func cpuTime(pid int) (time.Duration, error) {
 	return time.Duration(user+system) * time.Second / clockTicks, errors.Join(err1, err2)
 }
 
+// cpuTimes is that of several processes together.
+func cpuTimes(pids []int) (sum time.Duration, err error) {
+	for _, pid := range pids {
+		t, err := cpuTime(pid)
+		if err != nil {
+			return 0, err
+		}
+		sum += t
+	}
+	return sum, nil
+}
+
 // ownCPU is the user and system time that this process has used.
 func ownCPU() time.Duration {
 	var use unix.Rusage

@@ -102,7 +102,7 @@ func (b *bench) measureOpenLoop() error {
 		{"acks=-1, one record", provedFsynced, "/topics/open?acks=-1"},
 	} {
 		l := load{addr: b.broker.addr, conns: groupConnections, request: produceRequests(kind.target, 1), status: http.StatusOK,
-			warm: b.warm, measure: time.Duration(b.rounds) * b.measure / 2, pid: b.broker.pid()}
+			warm: b.warm, measure: time.Duration(b.rounds) * b.measure / 2, pids: []int{b.broker.pid()}}
 		if err := settle(b.dir); err != nil {
 			return err
 		}
