@@ -308,7 +308,8 @@ func (r *run) judge(h *history.History) *verdict {
 		}
 	}
 	v.faults = r.nemesis.Counts()
-	v.evidence = evidence(h, r.watch, logLines(filepath.Join(r.dir, "node-*.log")))
+	v.evidence = evidence(h, readSigns(filepath.Join(r.dir, "node-*.log")))
+	v.trouble = trouble(filepath.Join(r.dir, "node-*.log"))
 	v.topics = r.churn.counts
 	v.clients = clientCounts(h)
 	return v

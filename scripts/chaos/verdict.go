@@ -1,14 +1,9 @@
 package main
 
 import (
-	"bufio"
-	"encoding/json"
 	"fmt"
 	"io"
 	"maps"
-	"os"
-	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 
@@ -30,6 +25,7 @@ type verdict struct {
 	evidence  []count
 	linears   []count
 	undecided int
+	trouble   []count // lines at level error, which are for a person to read
 }
 
 // count is how often something happened.
@@ -84,6 +80,7 @@ func (v *verdict) print(w io.Writer) {
 	table("what was done", slices.Concat(sorted(v.faults), sorted(v.topics)))
 	table("what clients did", v.clients)
 	table("what rarely happens, and did", v.evidence)
+	table("errors in the brokers' logs", v.trouble)
 	table("porcupine", v.linears)
 	if v.undecided > 0 {
 		fmt.Fprintf(w, "  undecided for want of time: %d partitions\n", v.undecided)
@@ -148,7 +145,7 @@ var codes = []struct {
 }
 
 // evidence counts what has to happen if a run is to prove anything.
-func evidence(h *history.History, w *watch, lines map[string]int) (out []count) {
+func evidence(h *history.History, lines map[string]int) (out []count) {
 	var unknown, notWritten, stale int
 	byCode := map[int]int{}
 	for _, op := range h.Ops {
@@ -168,68 +165,8 @@ func evidence(h *history.History, w *watch, lines map[string]int) (out []count) 
 	for _, c := range codes {
 		out = append(out, count{what: c.what, n: byCode[c.code]})
 	}
-	for _, s := range signs {
-		n := 0
-		if s.metric != "" {
-			n = int(w.total(s.metric, s.labels))
-		}
-		for line, times := range lines {
-			if s.line != nil && s.line.MatchString(line) {
-				n += times
-			}
-		}
-		out = append(out, count{what: s.what, n: n, needed: s.needed, forbidden: s.forbidden})
+	for _, s := range signs() {
+		out = append(out, count{what: s.what, n: lines[s.what], needed: s.needed, forbidden: s.forbidden})
 	}
 	return out
-}
-
-// sign is how a rare event shows itself: in a counter, or in log lines.
-type sign struct {
-	what              string
-	metric, labels    string
-	line              *regexp.Regexp // of "message {fields}"
-	needed, forbidden bool
-}
-
-// signs of the rare events. Log lines outlive the process, counters don't: where
-// there are both, the line counts.
-var signs = []sign{}
-
-// logLines counts the messages of the brokers' logs, requests left out.
-func logLines(pattern string) map[string]int {
-	lines := map[string]int{}
-	files, _ := filepath.Glob(pattern)
-	for _, name := range files {
-		f, err := os.Open(name)
-		if err != nil {
-			continue
-		}
-		scan := bufio.NewScanner(f)
-		scan.Buffer(nil, 1<<20)
-		for scan.Scan() {
-			var line map[string]any
-			if json.Unmarshal(scan.Bytes(), &line) != nil {
-				lines["not JSON: "+scan.Text()]++
-				continue
-			}
-			message, _ := line["message"].(string)
-			if message == "request" {
-				continue
-			}
-			level, _ := line["level"].(string)
-			lines[level+" "+message+reason(line)]++
-		}
-		_ = f.Close()
-	}
-	return lines
-}
-
-// reason is the field that tells lines of one message apart.
-func reason(line map[string]any) string {
-	for _, field := range []string{"reason", "election", "how"} {
-		if v, ok := line[field].(string); ok {
-			return " {" + v + "}"
-		}
-	}
-	return ""
 }

@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"strings"
 	"sync"
 	"time"
 
@@ -107,20 +106,4 @@ func (w *watch) count(b *cluster.Broker) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.counters[key] = values
-}
-
-// total sums a counter up over all lives of all brokers, and over those labels
-// that hold the text.
-func (w *watch) total(name, labels string) (sum float64) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	for _, values := range w.counters {
-		for series, v := range values {
-			base, rest, _ := strings.Cut(series, "{")
-			if base == name && strings.Contains(rest, labels) {
-				sum += v
-			}
-		}
-	}
-	return sum
 }
