@@ -52,6 +52,7 @@ func measurements() []measurement {
 		{"P13", (*bench).measurePartitions, false},
 		{"P6+P7", withCluster((*bench).measureReplicated), true},
 		{"P8", withCluster((*bench).measureReplicatedLone), true},
+		{"P10", withCluster((*bench).measureRawFetch), true},
 		{"P14", withCluster((*bench).measureCatchUp), true},
 		{"P15+P16", withCluster((*bench).measureFailover), true},
 		{"allocs", (*bench).measureAllocations, false},

@@ -38,7 +38,7 @@ func (b *bench) startCluster(flags ...string) (*brokers, error) {
 		c.addrs = append(c.addrs, addr)
 		voters = append(voters, fmt.Sprintf("%d=http://%s", i+1, addr))
 	}
-	c.flags = append([]string{"--log-level", "warn", "--cluster", strings.Join(voters, ",")}, flags...)
+	c.flags = append([]string{"--log-format", "json", "--cluster", strings.Join(voters, ",")}, flags...)
 	errs := make(chan error, clusterBrokers)
 	for i := range clusterBrokers {
 		go func() { errs <- c.startNode(i) }()

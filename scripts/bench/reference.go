@@ -12,6 +12,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"time"
 
 	"highwater/handlers"
 )
@@ -23,6 +24,7 @@ import (
 //	POST /noop   net/http; the body is read and thrown away
 //	POST /parse  net/http; the broker's own parser and encoder, nothing stored
 //	GET  /page   net/http; pread of a known range of a file and one write
+//	GET  /content http.ServeContent of the first file: sendfile
 //	POST /files  the files that /page and the raw socket read, one path a line
 //
 // and on a second port, without net/http, the floor of P9: a bare loop that
@@ -50,6 +52,7 @@ func runReference(httpAddr, rawAddr string) error {
 	mux.Handle("/noop", handlers.NewNoop())
 	mux.Handle("/parse", handlers.NewParseOnly())
 	mux.HandleFunc("/page", ref.page)
+	mux.HandleFunc("/content", ref.content)
 	mux.HandleFunc("/files", ref.open)
 	return http.ListenAndServe(httpAddr, mux)
 }
@@ -102,6 +105,24 @@ func (ref *reference) read(p place, buf []byte) error {
 	}
 	_, err := ref.files[p.file].ReadAt(buf[:p.length], p.at)
 	return err
+}
+
+// content serves a file as net/http does it best.
+func (ref *reference) content(w http.ResponseWriter, r *http.Request) {
+	ref.mu.RLock()
+	defer ref.mu.RUnlock()
+	if len(ref.files) == 0 {
+		http.Error(w, "no such file", http.StatusNotFound)
+		return
+	}
+	f, err := os.Open(ref.files[0].Name())
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusInternalServerError)
+		return
+	}
+	defer func() { _ = f.Close() }()
+	w.Header().Set("Content-Type", "application/octet-stream")
+	http.ServeContent(w, r, "", time.Time{}, f)
 }
 
 // page reads a known range and writes it: what a fetch would cost if there were
