@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 )
 
@@ -121,6 +122,9 @@ func readSigns(pattern string) map[string]int {
 	return found
 }
 
+// addresses differ from line to line, and tell nothing.
+var addresses = regexp.MustCompile(`(http://)?127\.0\.0\.1:\d+|/[^ ]+/node-\d+`)
+
 // trouble counts lines at level error by their message.
 func trouble(pattern string) []count {
 	found := map[string]int{}
@@ -129,7 +133,8 @@ func trouble(pattern string) []count {
 		case l.raw != "":
 			found["no JSON: "+l.raw[:min(len(l.raw), 120)]]++
 		case l.Level == "error" || l.Level == "fatal" || l.Level == "panic":
-			found[l.Message+": "+l.Error[:min(len(l.Error), 120)]]++
+			text := addresses.ReplaceAllString(l.Error, "…")
+			found[l.Message+": "+text[:min(len(text), 160)]]++
 		}
 	})
 	list := sorted(found)
