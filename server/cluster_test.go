@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -32,6 +33,9 @@ type cluster struct {
 	nodes  []*node // node with id i at i-1
 	voters string  // --cluster
 	flags  []string
+
+	mu      sync.Mutex // guards clients
+	clients map[string]*client
 }
 
 // node is one broker over all its lives.
@@ -58,7 +62,7 @@ func newCluster(t *testing.T, n int, flags ...string) *cluster {
 // layCluster is newCluster without a start.
 func layCluster(t *testing.T, n int, flags ...string) *cluster {
 	t.Helper()
-	c := &cluster{t: t, flags: append([]string{"--broker-session-timeout=" + testSession.String(), "--quorum-timeout=" + testQuorum.String(),
+	c := &cluster{t: t, clients: map[string]*client{}, flags: append([]string{"--broker-session-timeout=" + testSession.String(), "--quorum-timeout=" + testQuorum.String(),
 		"--replica-lag-time-max=" + testLag.String(), "--log-format=json"}, flags...)}
 	first := freePorts(t, n)
 	var list voters
@@ -152,8 +156,15 @@ func (c *cluster) others(m *node) []*node {
 	return slices.DeleteFunc(c.running(), func(o *node) bool { return o == m })
 }
 
-// client talks to one node.
-func (c *cluster) client(m *node) *client { return newClient(c.t, m.base()) }
+// client talks to one node. All that do share its connections.
+func (c *cluster) client(m *node) *client {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.clients[m.base()] == nil {
+		c.clients[m.base()] = newClient(c.t, m.base())
+	}
+	return c.clients[m.base()]
+}
 
 // topic creates a topic on any node, and waits until its partitions are led and
 // every replica of them is in sync.

@@ -60,19 +60,11 @@ func (l *load) resume() {
 	}
 	l.mu.Unlock()
 	for w := range l.writers {
-		clients := map[*node]*client{}
-		for _, m := range l.c.nodes {
-			clients[m] = l.c.client(m)
-		}
 		rnd := rand.New(rand.NewPCG(uint64(time.Now().UnixNano()), uint64(w)))
 		l.wg.Go(func() {
 			for at := w; ctx.Err() == nil; {
 				nodes := l.via()
-				m := nodes[at%len(nodes)]
-				if clients[m] == nil {
-					clients[m] = l.c.client(m)
-				}
-				if !l.send(ctx, clients[m], w, rnd) {
+				if !l.send(ctx, l.c.client(nodes[at%len(nodes)]), w, rnd) {
 					at++
 				}
 			}
