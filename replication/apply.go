@@ -52,6 +52,10 @@ func (f *fetcher) apply(_ context.Context, resp *wire.FetchResponse) {
 // the fsync of records.
 func (f *fetcher) applyOne(w *following, answer *wire.FetchedPartition) {
 	p := w.p
+	if w.low {
+		f.saidLess(w)
+		return
+	}
 	if answer.Code == wire.OK && answer.Diverging == nil && len(answer.Batches) > 0 {
 		f.align(w, answer)
 	}

@@ -77,6 +77,7 @@ type Broker struct {
 	sessions  *sessions
 	isr       *isrManager
 	notices   *notices
+	repairs   *repairs
 	watcher   *watcher       // of partitions led elsewhere
 	watched   *watchSessions // of other brokers' watchers
 
@@ -97,6 +98,7 @@ func New(cfg Config) *Broker {
 	b.appends.init()
 	b.rules = replica.Options{LagMax: cfg.LagMax, Alive: b.alive, Mutation: cfg.Mutation}
 	b.followers, b.isr, b.notices, b.sessions = newFollowers(b), newISRManager(b), newNotices(), newSessions(cfg.Mutation)
+	b.repairs = newRepairs()
 	b.watcher, b.watched = newWatcher(b), newWatchSessions()
 	return b
 }
@@ -136,7 +138,7 @@ func (b *Broker) Run(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	var loops sync.WaitGroup
-	for _, loop := range []func(context.Context){b.followers.run, b.isr.run, b.watchSession, b.runNotices, b.watcher.run, b.watched.run} {
+	for _, loop := range []func(context.Context){b.followers.run, b.isr.run, b.watchSession, b.runNotices, b.runRepairs, b.watcher.run, b.watched.run} {
 		loops.Go(func() { loop(ctx) })
 	}
 	retention := make(chan error, 1)

@@ -534,6 +534,14 @@ func (d *testMetadata) Unfence(context.Context) error {
 	return err
 }
 
+func (d *testMetadata) DropReplicas(_ context.Context, partitions []wire.TopicPartition) ([]wire.AlterResult, error) {
+	result, err := d.propose(&controller.DropReplicas{Broker: d.m.id, Epoch: d.m.epoch, Partitions: partitions})
+	if err != nil {
+		return nil, err
+	}
+	return result.([]wire.AlterResult), nil
+}
+
 func (d *testMetadata) AlterPartitions(_ context.Context, changes []wire.AlterPartition) ([]wire.AlterResult, error) {
 	d.m.c.mu.Lock()
 	hook := d.m.c.proposals

@@ -141,6 +141,9 @@ func (p *Partition) read(req *FetchRequest) (FetchResult, error) {
 		}
 	}
 	if err != nil {
+		if isCorrupt(err) {
+			p.topic.b.damaged(p)
+		}
 		return FetchResult{}, p.gone(err)
 	}
 	if p.topic.deleted.Load() {

@@ -59,11 +59,11 @@ func (fs *followers) assign(p *Partition, leader, epoch int32) {
 	}
 	fs.mu.Unlock()
 	p.mu.Lock()
+	defer p.mu.Unlock()
 	if p.closed == nil {
 		p.fetcher = f
+		f.add(p, epoch)
 	}
-	p.mu.Unlock()
-	f.add(p, epoch)
 }
 
 // start runs a fetcher, once there is a context to run it under. Call it under mu.
@@ -98,7 +98,7 @@ type fetcher struct {
 	leader int32
 	wake   chan struct{} // one token: there are changes
 
-	mu      sync.Mutex // guards changes; taken under Partition.mu never
+	mu      sync.Mutex // a leaf; guards changes
 	changes map[*Partition]change
 
 	// What follows is the fetcher's goroutine's alone.
@@ -130,6 +130,7 @@ type following struct {
 	failures int
 	retryAt  time.Time // not to be named before; zero: at once
 
+	low  bool // what was sent is less than the log holds: it is damaged
 	step applying
 }
 
@@ -269,6 +270,12 @@ func (f *fetcher) request(now time.Time) *wire.FetchRequest {
 // position fills in where a partition's log stands; all of it is durable then.
 // false: it can't be said.
 func (f *fetcher) position(w *following) bool {
+	if w.sent, w.low = f.low(w); w.low {
+		if !f.cutDamage(w) {
+			return true
+		}
+		w.low = false
+	}
 	if err := w.p.log.Flush(); err != nil {
 		f.b.followFailed(w.p, err)
 		f.backOff(w)

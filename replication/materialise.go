@@ -228,9 +228,12 @@ func (b *Broker) openOne(j *job) error {
 func (b *Broker) retryLater(m *topicMeta) {
 	delete(b.retry, m.ID)
 	for _, p := range *b.byID[m.ID].partitions.Load() {
-		if p != nil && p.offline != nil {
-			b.retry[m.ID] = struct{}{}
-			return
+		if p == nil || p.offline == nil {
+			continue
+		}
+		b.retry[m.ID] = struct{}{}
+		if meta := &m.Partitions[p.num]; slices.Contains(meta.ISR, b.cfg.NodeID) || slices.Contains(meta.ELR, b.cfg.NodeID) {
+			b.damaged(p)
 		}
 	}
 }

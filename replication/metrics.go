@@ -25,14 +25,14 @@ type metrics struct {
 	produceWait prometheus.Histogram
 	sync        prometheus.Histogram
 
-	elections, isrShrinks, isrExpands   prometheus.Counter
-	truncations, truncatedBelow, resets prometheus.Counter
-	followerApply                       prometheus.Histogram
+	elections, isrShrinks, isrExpands            prometheus.Counter
+	truncations, truncatedBelow, resets, repairs prometheus.Counter
+	followerApply                                prometheus.Histogram
 }
 
 // own lists them all.
 func (m *metrics) own() []prometheus.Collector {
-	return []prometheus.Collector{m.produceWait, m.sync, m.elections, m.isrShrinks, m.isrExpands, m.truncations, m.truncatedBelow, m.resets, m.followerApply}
+	return []prometheus.Collector{m.produceWait, m.sync, m.elections, m.isrShrinks, m.isrExpands, m.truncations, m.truncatedBelow, m.resets, m.repairs, m.followerApply}
 }
 
 func newMetrics() *metrics {
@@ -48,6 +48,7 @@ func newMetrics() *metrics {
 		truncations:    counter("truncations_total", "Logs cut on this broker because they differed from their leader's."),
 		truncatedBelow: counter("truncations_below_high_watermark_total", "Of these, those that cut below the replica's high watermark: records that counted as committed may be lost."),
 		resets:         counter("log_resets_total", "Logs begun anew on this broker because their leader's began behind their end."),
+		repairs:        counter("log_repairs_total", "Logs cut on this broker before damage, to be fetched again from there on."),
 		followerApply: prometheus.NewHistogram(prometheus.HistogramOpts{Name: "highwater_follower_apply_seconds",
 			Help: "Time to append and fsync what one fetch from a leader brought.", Buckets: buckets}),
 		produceWait: prometheus.NewHistogram(prometheus.HistogramOpts{Name: "highwater_produce_wait_seconds",

@@ -33,6 +33,8 @@ type Partition struct {
 	minInSync   int           // min.insync.replicas; what acks=-1 promises
 	fetcher     *fetcher      // whom it is assigned to as a follower, else nil
 	applying    chan struct{} // the fetcher is at work on the log; closed when it is done; else nil
+	saidLess    bool          // damaged, and the leader knows that it holds less (repair.go)
+	mayCut      bool          // and the controller has taken it out of the ISR since
 	closed      error         // set when the partition is gone for good
 
 	hw atomic.Int64 // the high watermark; stored under water alone

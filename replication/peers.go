@@ -45,6 +45,10 @@ type Metadata interface {
 	// says that nothing was proposed; after any other one nobody knows (R45). Without
 	// an error there is a result for each change, in their order.
 	AlterPartitions(ctx context.Context, changes []wire.AlterPartition) ([]wire.AlterResult, error)
+	// DropReplicas has this broker's copies of partitions leave ISR and leadership:
+	// they are damaged (S7). A result for each; CodeIneligibleReplica: nobody else
+	// can lead.
+	DropReplicas(ctx context.Context, partitions []wire.TopicPartition) ([]wire.AlterResult, error)
 }
 
 var _ Metadata = (*controller.Controller)(nil)

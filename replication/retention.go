@@ -33,6 +33,7 @@ func (b *Broker) runRetention(ctx context.Context) error {
 		}
 		from, to := len(round)*step/retentionSteps, len(round)*(step+1)/retentionSteps
 		for _, p := range round[from:to] {
+			b.lookForDamage(p)
 			if err := b.retain(p); err != nil {
 				return err
 			}

@@ -202,7 +202,7 @@ func (b *Broker) look(w *watch, maxBytes int, buf []byte) (wire.FetchedPartition
 			return b.refuse(p, at), hardNews
 		}
 		if err != nil {
-			answer.Code = b.readFailed(p, at, err)
+			answer.Code = b.readFailed(p, err)
 			return answer, hardNews
 		}
 		answer.Batches = r.Data
@@ -215,12 +215,12 @@ func (b *Broker) look(w *watch, maxBytes int, buf []byte) (wire.FetchedPartition
 }
 
 // readFailed is what a follower is told of a read that failed.
-func (b *Broker) readFailed(p *Partition, at *wire.FetchPartition, err error) wire.Code {
+func (b *Broker) readFailed(p *Partition, err error) wire.Code {
 	if outside := (*storage.OffsetOutOfRangeError)(nil); errors.As(err, &outside) {
 		return wire.CodeOffsetOutOfRange // the log start has moved
 	}
-	if corrupt := (*storage.CorruptError)(nil); errors.As(err, &corrupt) {
-		b.damaged(p, at.Offset, corrupt)
+	if isCorrupt(err) {
+		b.damaged(p) // not to be served, nor skipped: another one must lead (S7)
 		return wire.CodeCorrupt
 	}
 	return wire.CodeStorage

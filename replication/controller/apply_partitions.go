@@ -121,7 +121,10 @@ func (c *DropReplicas) apply(e *edit) any {
 			results[i] = p.result(wire.CodeIneligibleReplica)
 			continue
 		}
-		_, p = e.update(t, tp.Partition, func(p *Partition) { p.leave(t, c.Broker, false) })
+		_, p = e.update(t, tp.Partition, func(p *Partition) {
+			p.PartitionEpoch++ // also of one that is out already: no proposal from before may take it in
+			p.leave(t, c.Broker, false)
+		})
 		results[i] = p.result(wire.OK)
 	}
 	return results
