@@ -105,6 +105,7 @@ type Controller struct {
 	alone        atomic.Bool   // this member leads, and there is no other voter
 	beating      chan struct{} // a token: one heartbeat at a time
 	nudge        chan struct{} // a heartbeat is due now
+	asked        atomic.Uint32 // whose turn it is to be asked for the leader
 	lagMu        sync.Mutex    // guards lag
 	lag          lag           // of this broker's metadata
 }

@@ -12,6 +12,7 @@ import (
 )
 
 func TestK6_VotersFoundOneQuorum(t *testing.T) {
+	t.Parallel()
 	for _, n := range []int32{3, 5} {
 		t.Run(fmt.Sprint(n), func(t *testing.T) {
 			tc := startCluster(t, n)
@@ -43,6 +44,7 @@ func TestK6_VotersFoundOneQuorum(t *testing.T) {
 // Whatever is interrupted when, all voters end in the same quorum, or none is
 // founded. Single steps of the real thing, in random order, with restarts.
 func TestK6_AFoundingInterruptedAnywhere(t *testing.T) {
+	t.Parallel()
 	seeds := 12
 	if testing.Short() {
 		seeds = 3

@@ -69,7 +69,9 @@ func (c *Controller) beatOnce(ctx context.Context, leaving bool) (*wire.Heartbea
 	return answer, nil
 }
 
-// sendHeartbeat finds the leader: by raft, or by the answer of who was taken for it.
+// sendHeartbeat finds the leader: by raft, or by the answer of who was taken for it
+// or of any other broker. A member that raft has forgotten, because another process
+// took its place, hears of it in no other way.
 func (c *Controller) sendHeartbeat(ctx context.Context, req *wire.Heartbeat) (*wire.HeartbeatAnswer, error) {
 	if c.leading() != nil || c.cfg.Peers == nil {
 		answer := c.ServeHeartbeat(ctx, req)
@@ -78,15 +80,19 @@ func (c *Controller) sendHeartbeat(ctx context.Context, req *wire.Heartbeat) (*w
 		}
 	}
 	_, url := c.leader()
-	for range 2 {
-		if url == "" || url == c.cfg.URL {
+	if url == "" || url == c.cfg.URL {
+		others := c.otherURLs()
+		if len(others) == 0 {
 			return nil, ErrNoController
 		}
+		url = others[int(c.asked.Add(1))%len(others)]
+	}
+	for range 2 {
 		answer, err := c.cfg.Peers.Heartbeat(ctx, url, req)
 		if err != nil {
 			return nil, fmt.Errorf("%w: %w", ErrNoController, err)
 		}
-		if answer.Code != wire.CodeNotController || answer.LeaderURL == url {
+		if answer.Code != wire.CodeNotController || answer.LeaderURL == url || answer.LeaderURL == c.cfg.URL || answer.LeaderURL == "" {
 			return answer, nil
 		}
 		url = answer.LeaderURL

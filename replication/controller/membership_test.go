@@ -30,6 +30,7 @@ func (tc *testCluster) join(id int32, by int32) *testNode {
 }
 
 func TestK7_ABrokerJoinsWithoutAVote(t *testing.T) {
+	t.Parallel()
 	tc := startCluster(t, 3)
 	tc.create(1, "before", 4, 3)
 	leader := tc.leader()
@@ -64,6 +65,7 @@ func TestK7_ABrokerJoinsWithoutAVote(t *testing.T) {
 }
 
 func TestK7_AQuorumOfOneGetsMembers(t *testing.T) {
+	t.Parallel()
 	tc := newCluster(t, 1)
 	tc.nodes[1].cfg = func(c *Config) { c.Timing, c.Cluster = Timing{}, nil }
 	if err := tc.up(1); err != nil {
@@ -98,6 +100,7 @@ func (tc *testCluster) wipe(id int32) {
 }
 
 func TestF71_AVoterThatLostItsDirectoryIsANewMember(t *testing.T) {
+	t.Parallel()
 	tc := startCluster(t, 3)
 	tc.create(1, "a", 3, 3)
 	old := tc.nodes[3].c.dir.server()
@@ -145,6 +148,7 @@ func TestF71_AVoterThatLostItsDirectoryIsANewMember(t *testing.T) {
 
 // A member whose place was taken stays out, and hears why.
 func TestK9_AnOldSelfDoesNotComeBack(t *testing.T) {
+	t.Parallel()
 	tc := startCluster(t, 3)
 	tc.kill(3)
 	oldDir := tc.nodes[3].dir
@@ -169,6 +173,7 @@ func TestK9_AnOldSelfDoesNotComeBack(t *testing.T) {
 }
 
 func TestF37_NobodyEntersAnotherCluster(t *testing.T) {
+	t.Parallel()
 	a, b := startCluster(t, 1), newCluster(t, 1)
 	b.net = a.net
 	b.nodes[1].url, b.list[1] = "http://b", "http://b"
@@ -212,6 +217,7 @@ func TestF37_NobodyEntersAnotherCluster(t *testing.T) {
 // Members change while links are cut and processes end. What was answered stays,
 // and there is one quorum in the end (NATS lost acknowledged data this way).
 func TestF72_MembersChangeWhileThingsFail(t *testing.T) {
+	t.Parallel()
 	rounds := 4
 	if testing.Short() {
 		rounds = 1
@@ -289,6 +295,7 @@ func (tc *testCluster) leaderOf(ids []int32) (leader *testNode) {
 
 // All brokers come back at other addresses: the settings say where, the metadata don't.
 func TestAllBrokersMove(t *testing.T) {
+	t.Parallel()
 	tc := startCluster(t, 3)
 	tc.create(1, "a", 1, 1)
 	for id := range tc.nodes {
@@ -309,6 +316,7 @@ func TestAllBrokersMove(t *testing.T) {
 }
 
 func TestPartitionsWithoutMetadataMayJoinButNotFound(t *testing.T) {
+	t.Parallel()
 	tc := startCluster(t, 1)
 	lost := (*DirError)(nil)
 	_, err := Open(Config{Dir: t.TempDir(), NodeID: 2, PartitionsOnDisk: true, Cluster: map[int32]string{1: "http://a", 2: "http://b", 3: "http://c"}})

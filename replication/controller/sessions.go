@@ -33,6 +33,7 @@ type session struct {
 
 // lag watches whether somebody's metadata keep up (R99).
 type lag struct {
+	known  bool          // something was observed
 	target uint64        // was the newest index at since
 	since  time.Duration // the moment
 }
@@ -40,14 +41,14 @@ type lag struct {
 // note takes a new observation: who is meant has applied so much, and the newest
 // is so much.
 func (l *lag) note(applied, newest uint64, now time.Duration) {
-	if applied >= l.target || l.since == 0 {
-		l.target, l.since = newest, now
+	if applied >= l.target || !l.known {
+		l.known, l.target, l.since = true, newest, now
 	}
 }
 
 // over tells that what was the newest index longer ago than limit isn't applied.
 func (l *lag) over(applied uint64, now, limit time.Duration) bool {
-	return l.since != 0 && applied < l.target && now-l.since > limit
+	return l.known && applied < l.target && now-l.since > limit
 }
 
 // newSessions grants a fresh session to every broker.
