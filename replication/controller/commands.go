@@ -173,10 +173,15 @@ func (*DropReplicas) commandType() string     { return "drop_replicas" }
 func (*ElectLeader) commandType() string      { return "elect_leader" }
 func (*Reassign) commandType() string         { return "reassign" }
 
+// commandTypes returns an empty command of each type.
+func commandTypes() []Command {
+	return []Command{&InitCluster{}, &FinalizeProtocol{}, &RegisterBroker{}, &SetBroker{}, &RemoveBroker{}, &CreateTopic{}, &DeleteTopic{},
+		&AlterTopic{}, &AlterPartitions{}, &DropReplicas{}, &ElectLeader{}, &Reassign{}}
+}
+
 // newCommand returns an empty command of a type, nil for an unknown one.
 func newCommand(commandType string) Command {
-	for _, c := range []Command{&InitCluster{}, &FinalizeProtocol{}, &RegisterBroker{}, &SetBroker{}, &RemoveBroker{}, &CreateTopic{}, &DeleteTopic{},
-		&AlterTopic{}, &AlterPartitions{}, &DropReplicas{}, &ElectLeader{}, &Reassign{}} {
+	for _, c := range commandTypes() {
 		if c.commandType() == commandType {
 			return c
 		}

@@ -13,6 +13,8 @@ import (
 	"github.com/google/uuid"
 	"github.com/hashicorp/raft"
 	"github.com/rs/zerolog"
+
+	"highwater/replication/wire"
 )
 
 func entries(log [][]byte, from int) []*raft.Log {
@@ -44,9 +46,9 @@ func randomLog(t *testing.T, r *rand.Rand, n int) *machine {
 				some = topic
 			}
 		}
-		switch k := r.IntN(10); {
-		case k < 4 || some == nil:
-			c := &CreateTopic{Name: fmt.Sprint("t", r.IntN(30)), ID: id(), Configs: map[string]string{}}
+		switch k := r.IntN(20); {
+		case k < 6 || some == nil:
+			c := &CreateTopic{Name: fmt.Sprint("t", r.IntN(30)), ID: id(), Configs: map[string]string{}, MinInSync: r.IntN(3)}
 			for range 1 + r.IntN(5) {
 				first := int32(r.IntN(4))
 				second := (first + 1 + int32(r.IntN(3))) % 4
@@ -59,20 +61,67 @@ func randomLog(t *testing.T, r *rand.Rand, n int) *machine {
 				c.Configs[fmt.Sprint("k", i)] = fmt.Sprint(r.Uint32())
 			}
 			m.apply(c)
-		case k < 6:
-			m.apply(&AlterTopic{ID: some.ID, From: len(some.Partitions) - r.IntN(2), Add: [][]int32{{0, 1}},
-				Set: map[string]string{"z": fmt.Sprint(r.Uint32()), "k1": "x"}, Remove: []string{"k0", "k2"}})
-		case k < 7 && r.IntN(2) == 0:
+		case k < 9:
+			c := &AlterTopic{ID: some.ID, Set: map[string]string{"z": fmt.Sprint(r.Uint32()), "k1": "x"}, Remove: []string{"k0", "k2"}}
+			if r.IntN(2) == 0 {
+				c.From, c.Add = len(some.Partitions)-r.IntN(2), [][]int32{{0, 1}}
+			}
+			if r.IntN(3) == 0 {
+				c.Set[ConfigMinInSyncReplicas], c.Set[ConfigUncleanElection] = fmt.Sprint(1+r.IntN(2)), fmt.Sprint(r.IntN(4) == 0)
+			}
+			m.apply(c)
+		case k < 10:
 			m.apply(&DeleteTopic{ID: some.ID})
-		case k < 8:
-			b := m.state.Brokers[int32(r.IntN(4))]
-			m.apply(&RegisterBroker{ID: b.ID, Incarnation: id(), Replaces: b.Epoch - int64(r.IntN(3)/2), Data: Registration{Durable: r.IntN(2) == 0}})
+		case k < 12:
+			c := &RegisterBroker{ID: int32(r.IntN(4)), Incarnation: id(), MaxProtocol: r.IntN(3),
+				Data: Registration{Durable: r.IntN(2) == 0, Held: map[uuid.UUID][]int32{}}}
+			if b := m.state.Brokers[c.ID]; b != nil {
+				c.Replaces = b.Epoch - int64(r.IntN(3)/2)
+			}
+			for topic := range m.state.Topics() {
+				if r.IntN(3) > 0 {
+					c.Data.Held[topic.ID] = []int32{0, 1, 2}
+				}
+			}
+			m.apply(c)
 		default:
-			b := m.state.Brokers[int32(r.IntN(4))]
-			m.apply(&SetBroker{ID: b.ID, Epoch: b.Epoch - int64(r.IntN(2)), Fenced: r.IntN(2) == 0, Draining: r.IntN(3) == 0})
+			randomChange(m, r, some)
 		}
 	}
 	return m
+}
+
+// randomChange does something to a broker or to a partition of a topic.
+func randomChange(m *machine, r *rand.Rand, t *Topic) {
+	num := int32(r.IntN(len(t.Partitions)))
+	p := &t.Partitions[num]
+	b := m.state.Brokers[p.Replicas[r.IntN(len(p.Replicas))]]
+	if b == nil {
+		return // removed
+	}
+	switch k := r.IntN(16); {
+	case k < 6:
+		m.apply(&SetBroker{ID: b.ID, Epoch: b.Epoch - int64(r.IntN(8)/7), Fenced: r.IntN(3) == 0, Draining: r.IntN(6) == 0})
+	case k < 12:
+		c := wire.AlterPartition{Topic: t.ID, Partition: num, LeaderEpoch: p.LeaderEpoch, PartitionEpoch: p.PartitionEpoch, Recovered: r.IntN(2) == 0}
+		for _, id := range p.Replicas {
+			if epoch, ok := m.state.Eligible(id); ok && (id == p.Leader || r.IntN(3) > 0) {
+				c.ISR = append(c.ISR, wire.Member{Broker: id, Epoch: epoch})
+			}
+		}
+		if leader := m.state.Brokers[p.Leader]; leader != nil {
+			m.apply(&AlterPartitions{Broker: leader.ID, Epoch: leader.Epoch, Changes: []wire.AlterPartition{c, c}})
+		}
+	case k == 12:
+		m.apply(&RemoveBroker{ID: b.ID, Epoch: b.Epoch, Force: r.IntN(2) == 0})
+	case k == 13:
+		m.apply(&Reassign{Items: []Reassignment{{Topic: t.ID, Partition: num, Replicas: [][]int32{nil, {0, 1}, {3, 2}, {2, 0}}[r.IntN(4)]}}})
+	case k == 14:
+		m.apply(&ElectLeader{Topic: t.ID, Partition: num, Broker: b.ID, Unclean: r.IntN(2) == 0})
+	default:
+		m.apply(&DropReplicas{Broker: b.ID, Epoch: b.Epoch, Partitions: []wire.TopicPartition{{Topic: t.ID, Partition: num}}})
+		m.apply(&FinalizeProtocol{Version: 1 + r.IntN(2)})
+	}
 }
 
 // V32: the same log gives the same hash at every index, whether it is applied
@@ -88,6 +137,9 @@ func TestV32_SameLogSameHash(t *testing.T) {
 		for i, entry := range m.log {
 			s, _, _ = s.apply(entry, uint64(i+1))
 			hashes[i+1] = s.Hash()
+			if err := checkInvariants(s); err != nil {
+				t.Fatalf("seed %d: after %s: %v", seed, entry, err)
+			}
 			snapshots[i+1] = &bytes.Buffer{}
 			if err := writeSnapshot(snapshots[i+1], s); err != nil {
 				t.Fatal(err)
@@ -119,9 +171,6 @@ func TestV32_SameLogSameHash(t *testing.T) {
 				if f.state.Load().Hash() != hashes[at] {
 					t.Fatalf("seed %d: diverged at %d", seed, at)
 				}
-			}
-			if err := checkInvariants(f.state.Load()); err != nil {
-				t.Fatalf("seed %d: %v", seed, err)
 			}
 		}
 	}
