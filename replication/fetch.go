@@ -50,8 +50,9 @@ type FetchResult struct {
 	// asked offset when Data is empty; a reader sends it back with its next
 	// offset. Where there is no such record it is the partition's own.
 	LeaderEpoch int32
-	// Stale: the leader can't vouch for still being the leader (R61); what it
-	// returns is committed, but there may be more elsewhere.
+	// Stale: the leader can't vouch for still being the leader (R61), or is new and
+	// doesn't know yet how far its predecessor had come (R51): what it returns is
+	// committed, but HighWatermark may be lower than what was told before.
 	Stale bool
 }
 
@@ -129,10 +130,19 @@ func (p *Partition) read(req *FetchRequest) (FetchResult, error) {
 		return FetchResult{}, err
 	}
 	limit := hw
-	if !knowsEnd && req.Offset > hw && req.Offset <= p.log.WrittenEnd() {
-		// The former leader's high watermark may have been there (R51): nothing to
-		// read yet, but not out of range.
-		limit = req.Offset
+	vouches := p.topic.b.vouches(p)
+	if req.Offset > hw {
+		// Out of range is a statement about the log's end.
+		switch {
+		case !vouches: // the end may be anywhere by now (R61)
+			return FetchResult{}, p.notConfirmed()
+		case !knowsEnd && req.Offset <= p.log.WrittenEnd():
+			// The former leader's high watermark may have been there (R51): nothing to
+			// read yet, but not out of range.
+			limit = req.Offset
+		case !knowsEnd:
+			return FetchResult{}, &OffsetNotAvailableError{Topic: p.topic.name(), Partition: p.num}
+		}
 	}
 	r, err := p.log.Read(req.Offset, limit, req.MaxBytes, req.Buffer)
 	if req.LeaderEpoch != nil && req.Offset >= r.StartOffset {
@@ -150,7 +160,7 @@ func (p *Partition) read(req *FetchRequest) (FetchResult, error) {
 		return FetchResult{}, p.gone(storage.ErrClosed)
 	}
 	return FetchResult{Data: r.Data, HighWatermark: hw, LogStartOffset: r.StartOffset, LeaderEpoch: p.epochBefore(r.Data, req.Offset),
-		Stale: !p.topic.b.vouches(p)}, nil
+		Stale: !vouches || !knowsEnd || !p.topic.b.vouches(p)}, nil
 }
 
 // readable tells the high watermark, and whether this replica, which leads, knows

@@ -76,9 +76,15 @@ func (b *Broker) deleteRecordsIn(p *Partition, before int64) (int64, error) {
 	if !b.vouches(p) {
 		return 0, p.notConfirmed()
 	}
-	hw := p.hw.Load()
+	hw, knowsEnd, err := p.readable()
+	if err != nil {
+		return 0, err
+	}
 	if before == -1 {
 		before = hw
+	}
+	if before > hw && !knowsEnd { // R51
+		return 0, &OffsetNotAvailableError{Topic: p.topic.name(), Partition: p.num}
 	}
 	if before < 0 || before > hw {
 		return 0, &storage.OffsetOutOfRangeError{Offset: before, Start: p.log.StartOffset(), End: hw}
