@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"reflect"
 )
 
 // The body of every request and answer between brokers:
@@ -107,8 +108,9 @@ type versioned struct {
 	Version *int `json:"version"`
 }
 
-// decodeJSON reads a head into v. A head that names a version that isn't spoken
-// here is refused before anything else in it is looked at.
+// decodeJSON reads a head into v, a struct. A head that names a version that isn't
+// spoken here is refused before anything else in it is looked at, and so is one
+// that names none where v has a version.
 func decodeJSON(head []byte, v any) error {
 	var first versioned
 	if err := json.Unmarshal(head, &first); err != nil {
@@ -121,6 +123,9 @@ func decodeJSON(head []byte, v any) error {
 	}
 	if err := json.Unmarshal(head, v); err != nil {
 		return fmt.Errorf("%w: %w", ErrMalformed, err)
+	}
+	if version := reflect.ValueOf(v).Elem().FieldByName("Version"); version.IsValid() {
+		return CheckVersion(int(version.Int()))
 	}
 	return nil
 }
