@@ -246,7 +246,7 @@ func (c *Controller) ControlledShutdown(ctx context.Context) error {
 		case errors.As(err, new(*StaleBrokerEpochError)):
 			return err
 		case err == nil && answer.ShouldShutdown:
-			return nil
+			return c.waitApplied(ctx, answer.MetadataIndex) // so that this broker knows it, too
 		}
 		timer := time.NewTimer(drainPoll)
 		select {
