@@ -123,12 +123,20 @@ func (c *checker) acked(p *part, a waiter) {
 	t.acks = append(t.acks, a)
 }
 
-// truncates checks that no committed record is cut off (V25). Cutting at a lower
-// offset than the True HW is right where this replica has other records there.
+// truncates checks that a replica that may be elected cuts off nothing committed,
+// and no replica what it knows to be committed (V25, R39). One outside of ISR and
+// ELR may do more: it may follow a leader that was elected and deposed before it
+// heard of either, and lacks what the next leader committed since. Nobody counts
+// on it, and it fetches that again.
 func (c *checker) truncates(p *part, to int64) {
 	t, l := c.parts[p.num], p.log
-	if !t.lax && t.advance(l) > max(to, l.start) {
-		c.w.fail("V25: broker %d cuts p%d to %d, its log is the committed one up to %d", p.n.id, p.num, to, l.matched)
+	if t.lax {
+		return
+	}
+	m := c.w.meta().Partitions[p.num]
+	counts := c.w.registered(p.n.id) == p.n && (slices.Contains(m.ISR, p.n.id) || slices.Contains(m.ELR, p.n.id))
+	if to < min(l.hw, l.end()) || counts && t.advance(l) > max(to, l.start) {
+		c.w.fail("V25: broker %d cuts p%d to %d, its high watermark is %d, its log is the committed one up to %d", p.n.id, p.num, to, l.hw, l.matched)
 	}
 }
 

@@ -87,11 +87,15 @@ func (n *node) fetch(leader int32, giveUp bool) {
 		if n.w.tracing {
 			n.w.tracef("broker %d answers %+v with %+v", leader, *req, brief(resp))
 		}
-		n.w.send(&message{kind: "fetched", from: leader, to: n.id, deliver: func() {
+		answer := &message{kind: "fetched", from: leader, to: n.id, deliver: func() {
 			if n.up && n.life == life && f.waits == id {
 				n.fetched(leader, f, resp)
 			}
-		}})
+		}}
+		n.w.send(answer)
+		if slices.ContainsFunc(resp.Partitions, func(p wire.FetchedPartition) bool { return p.Diverging != nil }) && n.w.rng.IntN(400) < n.w.cfg.slow {
+			answer.until = n.w.stepCount + n.w.rng.IntN(400) // the answer that does harm when it is late
+		}
 	}})
 }
 

@@ -17,14 +17,16 @@ func TestMutations(t *testing.T) {
 		"R44": replica.NoR44, "R45": replica.NoR45, "R73": replica.NoR73,
 	} {
 		t.Run(name, func(t *testing.T) {
-			seeds := envNumber(t, "HIGHWATER_MODEL_MUTATION_SEEDS", 6000)
+			seeds := envNumber(t, "HIGHWATER_MODEL_MUTATION_SEEDS", 10000)
 			for seed := range seeds {
 				if _, found := run(seed, func(cfg *config) {
 					cfg.mutation = mutation
 					if mutation == replica.NoR16 || mutation == replica.NoR20 {
-						// They need leaders that change more quickly than messages arrive.
-						cfg.churn, cfg.slow, cfg.patience, cfg.brokers, cfg.factor, cfg.partitions, cfg.faults = 20, 200, 1000, 3, 3, 1, 5
-						cfg.unclean, cfg.reassign = false, false
+						// They need leaders that change more quickly than messages arrive, and little else.
+						cfg.brokers = 3 + int(seed%2)
+						cfg.factor, cfg.partitions, cfg.minInSync, cfg.steps = cfg.brokers, 1, 2, 2000
+						cfg.churn, cfg.slow, cfg.patience, cfg.faults = 10, 50+int(seed%3)*50, 1000, 1
+						cfg.unclean, cfg.reassign, cfg.minChanges, cfg.durable = false, false, false, true
 					}
 				}, false); found != nil {
 					t.Logf("seed %d: %s", seed, found.text)
