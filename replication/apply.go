@@ -1,7 +1,6 @@
 package replication
 
 import (
-	"context"
 	"errors"
 	"time"
 
@@ -24,7 +23,7 @@ const syncConcurrency = 32
 
 // apply takes an answer over (R16-R18): records into all logs, then one fsync of
 // each log, all at once; then high watermarks and log starts.
-func (f *fetcher) apply(_ context.Context, resp *wire.FetchResponse) {
+func (f *fetcher) apply(resp *wire.FetchResponse) {
 	began := time.Now()
 	f.applied = f.applied[:0]
 	for i := range resp.Partitions {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"time"
 
@@ -105,10 +106,11 @@ type fetcher struct {
 	parts     map[wire.TopicPartition]*following
 	due       []*following // to be named in the next request
 	forgotten []wire.TopicPartition
-	seq       int64 // grows as long as the process lives (R13)
-	session   bool  // the leader has answered the last request: the next need not be full
-	failures  int   // fetches that failed, one after the other
-	buf       []byte
+	seq       int64     // grows as long as the process lives (R13)
+	session   bool      // no request failed since the last full one: the next need not be full
+	failures  int       // fetches that failed, one after the other
+	bufs      [2][]byte // the answers' memory, by turns: there may be two requests under way
+	turn      int
 	applied   []*following // scratch: appended to by the answer at hand
 }
 
@@ -152,26 +154,44 @@ func (f *fetcher) change(p *Partition, c change) {
 	}
 }
 
-// run fetches until ctx ends.
+// run fetches until ctx ends. While a poll waits at the leader, partitions that
+// come or go are told in the next request at once: the leader ends the poll then.
 func (f *fetcher) run(ctx context.Context) {
+	var cur *poll
 	for ctx.Err() == nil {
 		f.takeChanges()
-		if len(f.parts) == 0 && len(f.forgotten) == 0 {
+		switch {
+		case cur == nil && len(f.parts) == 0 && len(f.forgotten) == 0:
 			select {
 			case <-f.wake:
 			case <-ctx.Done():
 			}
-			continue
+		case cur == nil:
+			cur = f.send(ctx)
+		case f.anyDue(time.Now()):
+			next := f.send(ctx)
+			if !f.settle(ctx, cur, next) {
+				next = nil
+			}
+			cur = next
+		default:
+			select {
+			case <-cur.done:
+				f.settle(ctx, cur, nil)
+				cur = nil
+			case <-f.wake:
+			case <-ctx.Done():
+			}
 		}
-		req := f.request(time.Now())
-		resp, err := f.fetch(ctx, req)
-		if err == nil && resp.Code == wire.OK {
-			f.session, f.failures = true, 0
-			f.apply(ctx, resp)
-			continue
-		}
-		f.failed(ctx, resp, err)
 	}
+	if cur != nil {
+		cur.end()
+	}
+}
+
+// anyDue tells whether there is something to tell the leader now.
+func (f *fetcher) anyDue(now time.Time) bool {
+	return len(f.forgotten) > 0 || slices.ContainsFunc(f.due, func(w *following) bool { return w.isDue && !w.retryAt.After(now) })
 }
 
 // takeChanges brings the fetcher's partitions up to date.
@@ -182,9 +202,11 @@ func (f *fetcher) takeChanges() {
 	}
 	f.mu.Lock()
 	changes := f.changes
-	if len(changes) > 0 {
-		f.changes = map[*Partition]change{}
+	if len(changes) == 0 {
+		f.mu.Unlock()
+		return
 	}
+	f.changes = map[*Partition]change{}
 	f.mu.Unlock()
 	for p, c := range changes {
 		id := p.id()
@@ -263,7 +285,7 @@ func (f *fetcher) request(now time.Time) *wire.FetchRequest {
 			req.Partitions = append(req.Partitions, w.sent)
 		}
 	}
-	f.session = false // until the answer comes
+	f.session = true
 	return req
 }
 
@@ -286,60 +308,92 @@ func (f *fetcher) position(w *following) bool {
 	return true
 }
 
-// fetch sends a request and waits for its answer, or until partitions are to be
-// added or dropped: they don't wait for the end of a poll.
-func (f *fetcher) fetch(ctx context.Context, req *wire.FetchRequest) (*wire.FetchResponse, error) {
-	leader := f.b.State().Brokers[f.leader]
-	if leader == nil {
-		return nil, errNoSuchBroker
-	}
-	ctx, cancel := context.WithTimeout(ctx, time.Duration(req.MaxWaitMs)*time.Millisecond+fetchGrace)
-	defer cancel()
-	type result struct {
-		resp *wire.FetchResponse
-		err  error
-	}
-	done := make(chan result, 1)
-	go func() {
-		resp, err := f.b.cfg.Peers.Fetch(ctx, leader.URL, req, &f.buf)
-		done <- result{resp, err}
-	}()
-	select {
-	case r := <-done:
-		return r.resp, r.err
-	case <-f.wake:
-		cancel()
-		r := <-done
-		if r.err != nil {
-			return nil, errChanged
-		}
-		return r.resp, nil
-	}
+// poll is a request on its way.
+type poll struct {
+	cancel context.CancelFunc
+	done   chan struct{} // closed when resp and err are set
+	resp   *wire.FetchResponse
+	err    error
 }
 
-var (
-	errNoSuchBroker = errors.New("replication: the leader is no registered broker")
-	errChanged      = errors.New("replication: partitions changed during a fetch")
-)
+// send sends the next request.
+func (f *fetcher) send(ctx context.Context) *poll {
+	req := f.request(time.Now())
+	c := &poll{done: make(chan struct{})}
+	leader := f.b.State().Brokers[f.leader]
+	if leader == nil {
+		c.cancel, c.err = func() {}, errNoSuchBroker
+		close(c.done)
+		return c
+	}
+	ctx, c.cancel = context.WithTimeout(ctx, time.Duration(req.MaxWaitMs)*time.Millisecond+fetchGrace)
+	f.turn = 1 - f.turn
+	buf := &f.bufs[f.turn]
+	go func() {
+		defer close(c.done)
+		c.resp, c.err = f.b.cfg.Peers.Fetch(ctx, leader.URL, req, buf)
+	}()
+	return c
+}
+
+// end gives a request up.
+func (c *poll) end() {
+	c.cancel()
+	<-c.done
+}
+
+func (c *poll) failed() bool { return c.err != nil || c.resp.Code != wire.OK }
+
+// settle waits for the answer to a request and applies it. next, if any, was sent
+// behind it, so that the leader ends it; when one of them fails the other one is
+// given up, and the session with it.
+func (f *fetcher) settle(ctx context.Context, c, next *poll) bool {
+	if next != nil {
+		select {
+		case <-c.done:
+		case <-next.done:
+			if next.failed() {
+				c.end()
+				f.failed(ctx, next)
+				return false
+			}
+		}
+	}
+	<-c.done
+	c.cancel()
+	if !c.failed() {
+		f.failures = 0
+		f.apply(c.resp)
+		return true
+	}
+	if next != nil {
+		next.end()
+	}
+	f.failed(ctx, c)
+	return false
+}
+
+var errNoSuchBroker = errors.New("replication: the leader is no registered broker")
 
 // failed is what follows a fetch without an answer, or one that is refused: the
 // next one is full, after a pause.
-func (f *fetcher) failed(ctx context.Context, resp *wire.FetchResponse, err error) {
-	if errors.Is(err, errChanged) || ctx.Err() != nil {
+func (f *fetcher) failed(ctx context.Context, c *poll) {
+	f.session = false
+	if ctx.Err() != nil {
 		return
 	}
 	f.failures++
-	if err == nil && resp.Code == wire.CodeFetchSession && f.failures == 1 {
+	if c.err == nil && c.resp.Code == wire.CodeFetchSession && f.failures == 1 {
 		return // the leader has forgotten the session, or lost a request
 	}
 	log := f.b.cfg.Logger.Debug()
 	if f.failures == warnAfterFailures {
 		log = f.b.cfg.Logger.Warn()
 	}
-	if err == nil {
-		log = log.Str("code", string(resp.Code))
+	if c.err == nil {
+		log = log.Str("code", string(c.resp.Code))
 	}
-	log.Err(err).Int32("leader", f.leader).Int("failures", f.failures).Msg("fetching from a leader fails")
+	log.Err(c.err).Int32("leader", f.leader).Int("failures", f.failures).Msg("fetching from a leader fails")
 	timer := time.NewTimer(backoff(f.failures))
 	defer timer.Stop()
 	select {

@@ -1,0 +1,109 @@
+package replication
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+)
+
+func (m *member) delete(topic string, before int64) {
+	m.c.t.Helper()
+	if _, err := m.deleteRecordsLocal(topic, 0, before); err != nil {
+		m.c.t.Fatal(err)
+	}
+}
+
+func TestR89_FollowersFollowTheLogStart(t *testing.T) {
+	inCluster(t, clusterOptions{}, func(c *testCluster) {
+		c.create("a", 2, []int32{1, 2, 3})
+		for i := range 10 {
+			c.broker(1).mustAppend(AcksAll, "a", 0, fmt.Sprint(i, "a"), fmt.Sprint(i, "b"))
+		}
+		c.broker(1).delete("a", 6)
+		time.Sleep(time.Second)
+		c.broker(1).mustAppend(AcksAll, "a", 0, "x")
+		time.Sleep(time.Second)
+		for _, m := range c.members {
+			if start := m.replica("a", 0).log.StartOffset(); start != 6 {
+				t.Errorf("broker %d: log start %d", m.id, start)
+			}
+		}
+		c.isr("a", 0, 1, 2, 3)
+	})
+}
+
+// R90, F44: a follower whose log ends before the leader's begins starts anew there,
+// also when that is in the middle of a batch.
+func TestR90_AFollowerThatWasAwayTooLongStartsAnew(t *testing.T) {
+	for _, before := range []int64{8, 9, 20} {
+		t.Run(fmt.Sprint(before), func(t *testing.T) {
+			inCluster(t, clusterOptions{}, func(c *testCluster) {
+				c.create("a", 1, []int32{1, 2, 3})
+				c.broker(1).mustAppend(AcksAll, "a", 0, "0", "1")
+				time.Sleep(time.Second)
+				c.fail(3)
+				for i := range 9 {
+					c.broker(1).mustAppend(AcksAll, "a", 0, fmt.Sprint(i, "a"), fmt.Sprint(i, "b"))
+				}
+				c.broker(1).delete("a", before)
+				c.broker(3).start()
+				time.Sleep(2 * time.Second)
+				c.broker(1).mustAppend(AcksAll, "a", 0, "x")
+				time.Sleep(time.Second)
+				c.isr("a", 0, 1, 2, 3)
+				p := c.broker(3).replica("a", 0)
+				if start, end, hw := p.log.StartOffset(), p.log.WrittenEnd(), p.hw.Load(); start != before || end != 21 || hw != 21 {
+					t.Errorf("log start %d, end %d, high watermark %d", start, end, hw)
+				}
+				if figure(c.broker(3).metrics.resets) != 1 {
+					t.Errorf("%v resets", figure(c.broker(3).metrics.resets))
+				}
+				c.fail(1)
+				c.fail(2)
+				c.leads(3, "a", 0)
+				if res, err := c.broker(3).fetchLocal(context.Background(), FetchRequest{Topic: "a", Offset: before, MaxBytes: 1 << 20}); err != nil {
+					t.Error(err)
+				} else if got := records(t, res, before); len(got) != int(21-before) || got[0].Offset != before {
+					t.Errorf("%d records from %d on", len(got), before)
+				}
+			})
+		})
+	}
+}
+
+// F45, R34, R72: a replica that lost what it once reported is no candidate, and
+// fetches it again.
+func TestF45_AReplicaThatLostRecordsIsOutOfSyncUntilItHasThemAgain(t *testing.T) {
+	inCluster(t, clusterOptions{}, func(c *testCluster) {
+		c.create("a", 2, []int32{1, 2, 3})
+		var want []string
+		for i := range 10 {
+			want = append(want, fmt.Sprint("value ", i))
+			c.broker(1).mustAppend(AcksAll, "a", 0, want[i])
+		}
+		time.Sleep(time.Second)
+		id := c.broker(3).replica("a", 0).id()
+		c.fail(3)
+		c.fail(2) // 2 and 3 are out of the ISR; 2 is in the ELR
+		files, err := filepath.Glob(filepath.Join(c.broker(3).dir, "partitions", fmt.Sprintf("%s-0", id.Topic), "*.log"))
+		c.must(err)
+		info, err := os.Stat(files[0])
+		c.must(err)
+		c.must(os.Truncate(files[0], info.Size()/2))
+		c.fail(1)
+		c.broker(3).start()
+		time.Sleep(2 * time.Second)
+		if meta := c.meta("a", 0); meta.Leader != -1 {
+			t.Fatalf("R34: %+v", meta)
+		}
+		c.broker(1).start()
+		time.Sleep(3 * time.Second)
+		c.broker(2).start()
+		time.Sleep(3 * time.Second)
+		c.same("a", 0, want, 1, 2, 3)
+		c.isr("a", 0, 1, 2, 3)
+	})
+}
