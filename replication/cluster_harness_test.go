@@ -176,7 +176,7 @@ func (m *member) start() {
 	m.store, err = storage.Open(so)
 	m.c.must(err)
 	ctx, cancel := context.WithCancel(context.Background())
-	m.cancel, m.up = cancel, true
+	m.cancel = cancel
 	m.loops.Go(func() { m.check(m.store.Run(ctx)) })
 	held, err := m.store.Held(ctx)
 	m.c.must(err)
@@ -205,7 +205,15 @@ func (m *member) start() {
 	}
 	m.Broker = New(cfg)
 	m.c.must(m.Broker.Start(ctx))
+	m.reachable(true)
 	m.loops.Go(func() { m.check(m.Broker.Run(ctx)) })
+}
+
+// reachable says whether the broker has a port.
+func (m *member) reachable(up bool) {
+	m.c.mu.Lock()
+	defer m.c.mu.Unlock()
+	m.up = up
 }
 
 func (m *member) check(err error) {
@@ -268,11 +276,11 @@ func figure(c prometheus.Counter) float64 {
 func (m *member) stop() {
 	m.c.t.Helper()
 	m.c.must(m.Broker.Close(context.Background()))
+	m.reachable(false)
 	m.cancel()
 	m.c.hangUp(func(*call) bool { return true }, m.id)
 	m.loops.Wait()
 	m.c.must(m.store.Close())
-	m.up = false
 	m.mu.Lock()
 	m.meta = nil
 	m.mu.Unlock()
