@@ -41,6 +41,23 @@ func TestRecordsReachAllReplicasAndARestartedFollower(t *testing.T) {
 	})
 }
 
+// An append at acks=0 is written in the background. The followers get it though
+// nothing else is appended, and stay in sync.
+func TestAcks0ReachesTheFollowersByItself(t *testing.T) {
+	inCluster(t, clusterOptions{}, func(c *testCluster) {
+		c.create("a", 2, []int32{1, 2, 3})
+		c.appendFirst("a")
+		time.Sleep(fetchWait)
+		c.broker(1).mustAppend(AcksNone, "a", 0, "m2")
+		time.Sleep(time.Minute)
+		c.isr("a", 0, 1, 2, 3)
+		if hw := c.broker(1).replica("a", 0).hw.Load(); hw != 2 {
+			t.Errorf("high watermark %d", hw)
+		}
+		c.same("a", 0, []string{"m1", "m2"}, 1, 2, 3)
+	})
+}
+
 // R74: nothing that a leader took before it hands over is left in doubt, and it
 // takes nothing more.
 func TestR74_AHandOverLeavesNothingInDoubt(t *testing.T) {

@@ -44,6 +44,7 @@ type Partition struct {
 	lead     *replica.Leader // while it leads, else nil
 	epochs   epochCache      // the log's, for the leader's rules
 	isolated bool            // the leader can't vouch for being the leader (R61)
+	toldEnd  int64           // the log end that the followers' polls were last woken for
 	waiters  waiters
 	syncing  bool           // a syncer runs
 	syncTo   storage.Staged // and is to make everything up to this durable

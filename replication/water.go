@@ -18,12 +18,16 @@ func (p *Partition) advance() {
 	}
 	written, durable := p.log.WrittenEnd(), p.log.DurableEnd()
 	p.water.Lock()
-	moved := false
+	moved, grown := false, false
 	if p.lead != nil {
 		p.lead.Grown(max(written, durable), durable)
+		grown, p.toldEnd = p.toldEnd != written, written
 		moved = p.raise()
 	}
 	p.water.Unlock()
+	if grown { // written in the background: nobody has told the followers yet
+		p.watches.wake(true)
+	}
 	if moved {
 		p.moved()
 	}
@@ -65,6 +69,7 @@ func (p *Partition) wrote() {
 	p.water.Lock()
 	if p.lead != nil {
 		p.lead.Grown(max(written, durable), durable)
+		p.toldEnd = written
 	}
 	p.water.Unlock()
 	p.watches.wake(true)
