@@ -21,6 +21,9 @@ func TestMutations(t *testing.T) {
 			for seed := range seeds {
 				if _, found := run(seed, func(cfg *config) {
 					cfg.mutation = mutation
+					if mutation == replica.NoR42BrokerEpoch { // needs restarts quicker than a lag is noticed
+						cfg.tick, cfg.minInSync, cfg.faults = 2, 2, 10
+					}
 					if mutation == replica.NoR16 || mutation == replica.NoR20 {
 						// They need leaders that change more quickly than messages arrive, and little else.
 						cfg.brokers = 3 + int(seed%2)

@@ -33,6 +33,7 @@ func runConfig(seed uint64, rng *rand.Rand) config {
 	cfg.unclean = seed%8 == 7
 	cfg.slow = []int{0, 20, 200}[rng.IntN(3)]
 	cfg.patience = []int{12, 100, 1000}[rng.IntN(3)]
+	cfg.tick = []int{2, 20, 20, 60}[rng.IntN(4)]
 	cfg.churn = []int{0, 0, 5, 20}[rng.IntN(4)]
 	return cfg
 }
@@ -70,7 +71,7 @@ func run(seed uint64, mutation func(*config), tracing bool) (w *world, found *vi
 // step does one thing.
 func (w *world) step() {
 	w.stepCount++
-	w.now = w.now.Add(time.Duration(w.rng.IntN(20)) * time.Millisecond)
+	w.now = w.now.Add(time.Duration(w.rng.IntN(w.cfg.tick)) * time.Millisecond)
 	r := w.rng.IntN(1000)
 	switch {
 	case r < w.cfg.faults:

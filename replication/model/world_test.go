@@ -23,12 +23,13 @@ type config struct {
 	reassign, minChanges                   bool
 	faults, churn                          int // of 1000 steps, about as many are faults, and changes of leaders
 	slow                                   int // of 1000 messages, as many take long
+	tick                                   int // ms that a step takes at most
 	patience                               int // a follower gives up a fetch about once in so many looks at it
 	steps                                  int
 	mutation                               replica.Mutation
 }
 
-// lagMax is replica.lag.time.max: about a hundred steps.
+// lagMax is replica.lag.time.max: about a hundred steps of 20 ms at most.
 const lagMax = time.Second
 
 // world is a cluster: the controller's states one after another, the brokers, and
