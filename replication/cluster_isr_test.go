@@ -33,6 +33,9 @@ func TestF11_F27_AnIsolatedLeaderAcknowledgesNothing(t *testing.T) {
 		if res, err := c.broker(1).fetchLocal(context.Background(), FetchRequest{Topic: "a", MaxBytes: 1}); err != nil || !res.Stale || len(res.Data) == 0 {
 			t.Errorf("R61: a read: %+v, %v", res, err)
 		}
+		if o, err := c.broker(1).offsetsLocal(context.Background(), "a", 0, nil); err != nil || !o.Stale {
+			t.Errorf("R61: offsets: %+v, %v", o, err)
+		}
 		var unsure *NotConfirmedError
 		if _, err := c.broker(1).fetchLocal(context.Background(), FetchRequest{Topic: "a", Offset: 1000, MaxBytes: 1}); !errors.As(err, &unsure) {
 			t.Errorf("where the log ends isn't known to a stale leader: %v", err)
