@@ -185,13 +185,16 @@ func (r *run) fleet() *load.Fleet {
 // of the limit.
 func (r *run) awaitSync(limit time.Duration) string {
 	deadline := time.Now().Add(limit)
-	for {
+	for good := 0; ; {
 		lacking := r.cluster.OutOfSync(names(r.topics))
-		if len(lacking) == 0 {
+		if good++; len(lacking) > 0 {
+			good = 0
+		}
+		if good == 2 { // asking takes a while, in which things change
 			return ""
 		}
 		if time.Now().After(deadline) {
-			return strings.Join(lacking, "; ")
+			return strings.Join(lacking, "; ") + "."
 		}
 		time.Sleep(100 * time.Millisecond)
 	}

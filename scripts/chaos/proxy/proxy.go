@@ -145,7 +145,13 @@ func (l *Link) pump(to, from net.Conn, lost func(Fault) bool) {
 	}()
 	buf := make([]byte, 64<<10)
 	for {
-		n, err := from.Read(buf)
+		l.mu.Lock()
+		piece := len(buf)
+		if l.fault.Rate > 0 { // small, so that a healed link is fast again soon
+			piece = max(l.fault.Rate/20, 64)
+		}
+		l.mu.Unlock()
+		n, err := from.Read(buf[:min(piece, len(buf))])
 		if n > 0 {
 			if !l.await(func(f Fault) bool { return !f.Cut }) {
 				return
