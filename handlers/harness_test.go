@@ -35,6 +35,7 @@ type testBroker struct {
 	broker   *replication.Broker
 	metrics  *prometheus.Registry
 	handler  http.Handler
+	internal *Internal      // of a cluster's broker
 	draining chan struct{}  // close it with drain
 	streams  sync.WaitGroup // tails that have left their request
 
