@@ -92,14 +92,14 @@ func TestF29_ALeaderThatWasAwayFencesNobody(t *testing.T) {
 	t.Parallel()
 	tc := startCluster(t, 3)
 	old, others := tc.followers()
-	term := old.c.leading()
+	term := *old.c.leading()
 	tc.net.isolate(old.url)
 	next := tc.leaderOf([]int32{others[0].id, others[1].id})
 	// What the old one would do with a clock that ran on meanwhile.
 	term.clock = func() time.Duration { return old.c.clock() + time.Hour }
-	old.c.fenceExpired(term, time.Hour)
+	old.c.fenceExpired(&term, time.Hour)
 	tc.net.heal()
-	old.c.fenceExpired(term, time.Hour)
+	old.c.fenceExpired(&term, time.Hour)
 	tc.eventually("all have sessions", func() bool {
 		return old.c.SessionValid() && others[0].c.SessionValid() && others[1].c.SessionValid()
 	})
@@ -239,6 +239,10 @@ func TestF70_ASnapshotOverALogThatParted(t *testing.T) {
 			leader, others := tc.followers()
 			n := others[0]
 			tc.kill(n.id)
+			// What it writes of its own is of this term, all else of the next.
+			if err := leader.c.member.Load().raft.LeadershipTransfer().Error(); err != nil {
+				t.Fatal(err)
+			}
 			for i := range 5 {
 				tc.create(leader.id, fmt.Sprintf("b%d", i), 1, 1)
 			}

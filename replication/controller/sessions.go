@@ -10,9 +10,8 @@ import (
 
 // sessions is what the quorum's leader remembers of the brokers' signs of life in
 // one term (R70). It is soft: the next leader starts over and grants every broker
-// a full session from its own first moment, so that nobody is fenced earlier than
-// a session after its last heartbeat was answered (R59). Times are the clock's,
-// which never jumps.
+// a session anew, so that nobody is fenced while it may still count on its last
+// answered heartbeat (R59). Times are the clock's, which never jumps.
 type sessions struct {
 	timeout time.Duration
 
@@ -51,11 +50,16 @@ func (l *lag) over(applied uint64, now, limit time.Duration) bool {
 	return l.known && applied < l.target && now-l.since > limit
 }
 
-// newSessions grants a fresh session to every broker.
-func newSessions(timeout time.Duration, s *State, now time.Duration) *sessions {
+// newSessions grants every broker a fresh session, which began silence ago: so
+// long at least no leader can have answered a heartbeat. An answer takes a majority
+// that hears the leader, and an election one that has not heard it for that long.
+// (A voter that restarted within it doesn't remember, and nor does one that was
+// told to stand: that is why silence must be less than what a lease falls short of
+// the timeout by, see Controller.silence.)
+func newSessions(timeout, silence time.Duration, s *State, now time.Duration) *sessions {
 	out := &sessions{timeout: timeout, brokers: map[int32]*session{}, looked: now}
 	for id, b := range s.Brokers {
-		out.brokers[id] = &session{epoch: b.Epoch, last: now}
+		out.brokers[id] = &session{epoch: b.Epoch, last: now - silence}
 	}
 	return out
 }

@@ -33,7 +33,7 @@ func TestR70_SessionsEndBySilence(t *testing.T) {
 	const s, tick = time.Second, 100 * time.Millisecond
 	state := stateOf(&Broker{ID: 1, Epoch: 10}, &Broker{ID: 2, Epoch: 20}, &Broker{ID: 3, Epoch: 30, Fenced: true})
 	now := 5 * s
-	sess := newSessions(6*s, state, now)
+	sess := newSessions(6*s, 0, state, now)
 	step := func(d time.Duration) []int32 {
 		var last []int32
 		for range d / tick {
@@ -76,7 +76,7 @@ func TestR70_SessionsEndBySilence(t *testing.T) {
 func TestF29_AStallIsNobodysSilence(t *testing.T) {
 	const s, tick = time.Second, 100 * time.Millisecond
 	state := stateOf(&Broker{ID: 1, Epoch: 10}, &Broker{ID: 2, Epoch: 20})
-	sess := newSessions(6*s, state, s)
+	sess := newSessions(6*s, 0, state, s)
 	sess.beat(&wire.Heartbeat{Broker: 1, BrokerEpoch: 10}, 0, s)
 	sess.expired(state, s+tick, tick)
 	now := s + tick + 30*s
@@ -101,7 +101,7 @@ func TestF29_AStallIsNobodysSilence(t *testing.T) {
 func TestR99_OldMetadataEndASession(t *testing.T) {
 	const s = time.Second
 	state := stateOf(&Broker{ID: 1, Epoch: 10})
-	sess := newSessions(6*s, state, 0)
+	sess := newSessions(6*s, 0, state, 0)
 	for i := range 20 {
 		now := time.Duration(i) * s
 		sess.beat(&wire.Heartbeat{Broker: 1, BrokerEpoch: 10, MetadataIndex: 50}, 100+uint64(i), now)
@@ -127,7 +127,7 @@ func TestR67_OnlyWhoWasHeardIsADuplicate(t *testing.T) {
 	const s = time.Second
 	var now time.Duration
 	state := stateOf(&Broker{ID: 1, Epoch: 10, Incarnation: uuid.New()}, &Broker{ID: 2, Epoch: 20, Incarnation: uuid.New()})
-	term := &term{clock: func() time.Duration { return now }, sessions: newSessions(6*s, state, 0)}
+	term := &term{clock: func() time.Duration { return now }, sessions: newSessions(6*s, 0, state, 0)}
 	again := func(id int32) error {
 		r, err := term.admit(&RegisterBroker{ID: id, Incarnation: uuid.New()}, state, 1)
 		if err == nil && r.Replaces != state.Brokers[id].Epoch {
@@ -261,5 +261,25 @@ func TestR66_R68_TheLifeOfABroker(t *testing.T) {
 	tc.eventually("fenced", func() bool { return leader.c.State().Brokers[n.id].Fenced })
 	if took := leader.c.clock() - began; took > testSession {
 		t.Logf("it took %s to notice a goodbye", took)
+	}
+}
+
+// Whoever leads next, and whenever: a broker is never fenced while it may count on
+// the last heartbeat that was answered, also when an election needed no silence.
+func TestR59_ALeaseEndsBeforeTheNextLeaderFences(t *testing.T) {
+	for _, timing := range []Timing{{}, aloneTiming, testTiming, {10 * time.Second, 10 * time.Second, time.Second}} {
+		for _, timeout := range []time.Duration{time.Second, testSession, defaultSessionTimeout, time.Minute} {
+			c := &Controller{cfg: Config{SessionTimeout: timeout, Timing: timing}, dir: &raftDir{}}
+			const sent = time.Hour
+			lease := sent + timeout*leaseNumerator/leaseDenominator
+			state := stateOf(&Broker{ID: 1, Epoch: 1})
+			next := newSessions(timeout, c.silence(), state, sent) // it was answered at the last moment
+			if got := next.expired(state, lease, timeout); len(got) != 0 {
+				t.Errorf("timing %v, session %s: fenced while its lease lasts", timing, timeout)
+			}
+			if got := next.expired(state, sent+timeout+1, timeout); len(got) != 1 {
+				t.Errorf("timing %v, session %s: not fenced after its session", timing, timeout)
+			}
+		}
 	}
 }

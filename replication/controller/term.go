@@ -28,9 +28,18 @@ type term struct {
 
 func (c *Controller) newTerm(m *member) *term {
 	t := &term{member: m, clock: c.clock, turn: make(chan struct{}, 1), change: make(chan struct{}, 1),
-		sessions: newSessions(c.cfg.SessionTimeout, c.State(), c.clock())}
+		sessions: newSessions(c.cfg.SessionTimeout, c.silence(), c.State(), c.clock())}
 	t.ctx, t.cancel = context.WithCancel(context.Background())
 	return t
+}
+
+// silence is what newSessions may count on: it must end before the lease's margin.
+func (c *Controller) silence() time.Duration {
+	if c.timing() == aloneTiming {
+		return 0
+	}
+	margin := c.cfg.SessionTimeout * (leaseDenominator - leaseNumerator) / leaseDenominator
+	return min(c.timing().Heartbeat, margin*5/6)
 }
 
 // verify proves that this member still leads: a majority says so (K15).
@@ -212,7 +221,7 @@ func (c *Controller) lead(t *term) {
 const (
 	// fenceTicks is how often in a session timeout the leader looks for brokers
 	// whose sessions are over: so much later at most are they fenced.
-	fenceTicks   = 12
+	fenceTicks   = 30
 	minFenceTick = 10 * time.Millisecond
 )
 
