@@ -48,9 +48,11 @@ type Config struct {
 	SessionTimeout time.Duration
 	// Timing of elections; zero: as suits the number of voters.
 	Timing Timing
+	// Clock tells time since some moment for sessions, instead of the machine's that
+	// never jumps, in simulations; nil: that.
+	Clock func() time.Duration
 
 	trailingLogs *uint64 // instead of the constant, for tests of snapshots; nil: that
-	clock        clock   // instead of the machine's, for tests; nil: that
 }
 
 const (
@@ -124,7 +126,7 @@ func Open(cfg Config) (*Controller, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &Controller{cfg: cfg, dir: dir, fsm: newFSM(cfg.Logger), clock: cfg.clock, stop: make(chan struct{}), changed: make(chan struct{}),
+	c := &Controller{cfg: cfg, dir: dir, fsm: newFSM(cfg.Logger), clock: cfg.Clock, stop: make(chan struct{}), changed: make(chan struct{}),
 		failed: make(chan struct{}), alive: make(chan struct{}), beating: make(chan struct{}, 1), nudge: make(chan struct{}, 1)}
 	if c.clock == nil {
 		c.clock = newClock()
