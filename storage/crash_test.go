@@ -52,7 +52,8 @@ func TestCrashModel(t *testing.T) {
 	t.Logf("what happened in %d seeds: %v", seeds, rare)
 	if seeds >= 100 {
 		// A run in which none of these happened proves little.
-		for _, k := range []string{"crash", "crash in recovery", "torn tail cut", "unsynced tail kept", "index lost", "index older", "truncated", "start advanced", "retained", "disk full", "clean close", "nothing scanned"} {
+		for _, k := range []string{"crash", "crash in recovery", "torn tail cut", "unsynced tail kept", "index lost", "index older", "truncated", "start advanced", "retained", "disk full", "clean close", "nothing scanned",
+			"replicated", "reset", "reset by recovery", "mended", "damage dropped", "crash with damage"} {
 			if rare[k] == 0 {
 				t.Errorf("%q never happened", k)
 			}
@@ -78,6 +79,10 @@ type crashModel struct {
 	next    int           // number for the next record
 	epoch   int32
 	old     map[PartitionID]*memIndexed // an older copy of the index
+	raw     map[int64]Batch             // every batch ever given to the log, by base offset
+	// resetting: a ResetTo to that offset was begun, and nobody knows how it ended.
+	resetting *int64
+	harmed    bool // bytes were flipped and not repaired yet
 	// indexLost: at some crash, so that the log may say that it is lossy.
 	indexLost bool
 	rare      map[string]int
@@ -92,7 +97,7 @@ type modelRecord struct {
 
 func newCrashModel(t *testing.T, seed uint64) *crashModel {
 	rng := rand.New(rand.NewPCG(seed, 0x68777772))
-	m := &crashModel{t: t, seed: seed, rng: rng, mode: FsyncCommit, epoch: 1, rare: map[string]int{}}
+	m := &crashModel{t: t, seed: seed, rng: rng, mode: FsyncCommit, epoch: 1, rare: map[string]int{}, raw: map[int64]Batch{}}
 	m.cfg = LogConfig{SegmentBytes: []int64{400, 1000, 6000, 60000}[rng.IntN(4)], RetentionBytes: -1, RetentionAge: -1}
 	if rng.IntN(3) == 0 {
 		m.cfg.RetentionBytes = 5000
@@ -174,6 +179,22 @@ func (m *crashModel) open() {
 // verify compares the whole log with the model and takes its end for granted.
 func (m *crashModel) verify() {
 	l := m.log
+	if m.resetting != nil {
+		if l.StartOffset() == *m.resetting && l.WrittenEnd() == *m.resetting {
+			m.wasReset()
+			m.rare["reset by recovery"]++
+		}
+		m.resetting = nil
+	}
+	if m.harmed {
+		m.rare["crash with damage"]++
+		if err := m.repair(); err != nil {
+			if !m.fs.Crashed() {
+				m.fatalf("repair: %v", err)
+			}
+			return
+		}
+	}
 	start, end := l.StartOffset(), l.WrittenEnd()
 	switch {
 	case end < m.synced:
@@ -247,10 +268,12 @@ func (m *crashModel) readAll(offset, end int64, maxBytes int) {
 func (m *crashModel) step() bool {
 	m.now.Add(int64(m.rng.IntN(400)))
 	var err error
-	what := m.rng.IntN(24)
+	what := m.rng.IntN(26)
 	switch {
-	case what < 15:
+	case what < 8:
 		err = m.append()
+	case what < 15:
+		err = m.replicate()
 	case what == 15:
 		m.log.checkpoint()
 	case what == 16:
@@ -289,12 +312,20 @@ func (m *crashModel) step() bool {
 		}
 	case what == 23:
 		m.fs.SetRoom(int64(m.rng.IntN(3000)))
-		err = m.append()
+		if m.rng.IntN(2) == 0 {
+			err = m.append()
+		} else {
+			err = m.replicate()
+		}
 		m.fs.SetRoom(-1)
 		if errors.Is(err, ErrDiskNearlyFull) {
 			m.rare["disk full"]++
 			err = nil
 		}
+	case what == 24 && m.rng.IntN(2) == 0:
+		err = m.reset()
+	case what == 25:
+		err = m.harm()
 	}
 	m.log.bg.Wait() // or the order of operations would not be the seed's alone
 	if err != nil && !m.fs.Crashed() {
@@ -339,14 +370,11 @@ func (m *crashModel) append() error {
 			}
 		}
 	}
+	for _, b := range batches {
+		m.keep(b)
+	}
 	if errors.Is(err, ErrDiskNearlyFull) {
-		// What was refused is nowhere; what was staged before it and not yet
-		// written may have gone with it.
-		end := m.log.StagedEnd()
-		if end > from || end < m.synced {
-			m.fatalf("the log ends at %d after refusing [%d, %d), synced %d", end, st.BaseOffset, st.EndOffset, m.synced)
-		}
-		m.records = m.records[:end]
+		m.refused(from, st)
 	}
 	return err
 }
@@ -410,10 +438,16 @@ func (m *crashModel) crash() {
 	}
 	ix := newMemIndex(fs)
 	switch n := m.rng.IntN(8); {
+	case m.harmed:
+		// A flipped bit and a lost index are more than a log can tell from a torn tail.
+		ix.durable = cloneIndexed(m.ix.durable)
 	case n == 0:
 		m.rare["index lost"]++
 		m.indexLost = true
 		m.note("index lost")
+		if m.resetting != nil { // nothing tells that the files there are shall go
+			m.synced = 0
+		}
 	case n == 1 && m.old != nil:
 		m.rare["index older"]++
 		m.indexLost = true // it may be from before the log

@@ -63,6 +63,7 @@ type logMeta struct {
 	Epochs        []EpochEntry // ascending
 	Segments      []segmentMeta
 	Damage        []damage // ranges of offsets that are known to be unreadable
+	Resetting     bool     // whatever files there are belong to the log before ResetTo
 	Lossy         bool     // the log lost something, and the controller wasn't told yet
 }
 

@@ -140,12 +140,14 @@ func parseGeneration(value []byte) (uint64, error) {
 
 const (
 	metaVersion = 1
-	metaLossy   = 1 // flag
+	// flags
+	metaLossy     = 1
+	metaResetting = 2
 )
 
 // appendMeta encodes a log's meta:
 //
-//	version u8 1 (= 1) | flags u8 1 (bit 0: lossy)
+//	version u8 1 (= 1) | flags u8 1 (bit 0: lossy, 1: resetting)
 //	start varint | flushed varint | high watermark varint
 //	epoch count uvarint   | { epoch varint | start offset varint }*
 //	segment count uvarint | { base - previous base varint | size varint |
@@ -159,6 +161,9 @@ func appendMeta(dst, key []byte, m *logMeta) []byte {
 	flags := byte(0)
 	if m.Lossy {
 		flags |= metaLossy
+	}
+	if m.Resetting {
+		flags |= metaResetting
 	}
 	dst = append(dst, metaVersion, flags)
 	dst = appendVarints(dst, m.Start, m.Flushed, m.HighWatermark)
@@ -183,11 +188,11 @@ func appendMeta(dst, key []byte, m *logMeta) []byte {
 
 func parseMeta(key, value []byte) (logMeta, error) {
 	payload, err := unseal(bucketMeta, key, value)
-	if err != nil || len(key) != logKeySize || len(payload) < 2 || payload[0] != metaVersion || payload[1]&^metaLossy != 0 {
+	if err != nil || len(key) != logKeySize || len(payload) < 2 || payload[0] != metaVersion || payload[1]&^(metaLossy|metaResetting) != 0 {
 		return logMeta{}, errEntryDamaged
 	}
 	f := fields{rest: payload[2:]}
-	m := logMeta{Lossy: payload[1]&metaLossy != 0, Start: f.number(), Flushed: f.number(), HighWatermark: f.number()}
+	m := logMeta{Lossy: payload[1]&metaLossy != 0, Resetting: payload[1]&metaResetting != 0, Start: f.number(), Flushed: f.number(), HighWatermark: f.number()}
 	if n := f.count(2); n > 0 {
 		m.Epochs = make([]EpochEntry, n)
 		for i := range m.Epochs {

@@ -109,6 +109,7 @@ type Log struct {
 
 	epochs       []EpochEntry // ascending in both
 	epochPending bool         // the newest epochs are not durable yet
+	resetting    bool         // ResetTo is at work on the files
 	ownEpoch     int32        // the newest in which this replica led, since the log was opened
 	damage       []damage     // ascending, by Segment and Position
 	hw           int64        // noted for the next checkpoint

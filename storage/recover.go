@@ -58,7 +58,15 @@ func (l *Log) recover() error {
 		// Whatever was flushed may be missing without a trace (R72).
 		l.lossReason = "the index knows nothing of it"
 	}
-	l.epochPending = !r.known // or a crash would look the same after the first append
+	// Or a crash would look the same after the first append.
+	l.epochPending = !r.known || r.meta.Resetting
+	if r.meta.Resetting { // what is there belongs to the log before ResetTo
+		for ; len(found) > 0; found = found[:len(found)-1] {
+			if err := l.removeSegment(newSegment(found[len(found)-1].base)); err != nil {
+				return fmt.Errorf("storage: %w", err)
+			}
+		}
+	}
 	r.floor = max(r.meta.Flushed, r.meta.Start, 0)
 	if found, err = r.removeDeleted(found); err != nil {
 		return fmt.Errorf("storage: %w", err)
@@ -361,7 +369,7 @@ func (r *recovery) keepDamageOf(base, below int64) {
 // finish sets the log's ends and tells the index what changed.
 func (r *recovery) finish() error {
 	l := r.log
-	changed := r.scanned
+	changed := r.scanned || r.meta.Resetting
 	switch {
 	case r.next < r.floor && r.meta.Start >= r.floor:
 		if err := r.finishReset(); err != nil {

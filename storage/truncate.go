@@ -107,6 +107,7 @@ func (l *Log) reset(offset int64) error {
 	gone := l.segments
 	l.segments, l.damage, l.epochs = nil, nil, nil
 	l.start, l.written, l.stagedEnd, l.synced, l.hw = offset, offset, offset, offset, offset
+	l.resetting = true // until all files are those of the new log, which has none acknowledged before
 	l.maxTimestamp, l.notedTimestamp = noTimestamp, noTimestamp
 	l.cuts++
 	l.cursors = [4]cursor{}
@@ -124,10 +125,9 @@ func (l *Log) reset(offset int64) error {
 	}
 	l.disk.files.release(h)
 	l.mu.Lock()
-	l.segments = []*segment{s}
+	l.segments, l.resetting = []*segment{s}, false
 	l.mu.Unlock()
-	l.disk.index.update(l.id, l.describe)
-	return nil
+	return wrapFailed(l, l.disk.index.updateNow(l.id, l.describe))
 }
 
 // batchAt finds the begin of the batch that holds offset, which is below the log's end.
