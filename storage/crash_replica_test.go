@@ -115,6 +115,11 @@ func (m *crashModel) harm() error {
 			continue
 		}
 		at := from + m.rng.Int64N(size-from)
+		for pos := from; pos <= at; pos += int64(Batch(data[pos:]).Size()) {
+			if in := at - pos; in >= offLeaderEpoch && in < offMagic {
+				at = pos // a damaged epoch isn't found without the index; see TestV26
+			}
+		}
 		m.note("flip byte %d of segment %d", at, s.Base)
 		data[at] ^= 1 << m.rng.IntN(8)
 		m.fs.SetContent(path, data)

@@ -63,6 +63,36 @@ func (l *Log) unstage() {
 	}
 }
 
+// mendEpochsOf gives batches that were read the leader epoch that the entries know
+// for their place. No checksum covers it in the batch; a flipped bit there would
+// reach followers, and could make them truncate what is good (V26).
+func (l *Log) mendEpochsOf(page []byte, epochs []EpochEntry) {
+	i := 0
+	for len(page) > 0 {
+		b := Batch(page)
+		base := b.BaseOffset()
+		for i+1 < len(epochs) && epochs[i+1].StartOffset <= base {
+			i++
+		}
+		if i < len(epochs) && epochs[i].StartOffset <= base && epochs[i].Epoch != b.LeaderEpoch() {
+			l.warnOfEpoch(base, b.LeaderEpoch(), epochs[i].Epoch)
+			b.stamp(base, epochs[i].Epoch)
+		}
+		page = page[b.Size():]
+	}
+}
+
+func (l *Log) warnOfEpoch(offset int64, found, right int32) {
+	l.mu.Lock()
+	told := l.epochTold
+	l.epochTold = true
+	l.mu.Unlock()
+	if !told { // once a log: it is the same at every read
+		l.disk.logger.Error().Stringer("partition", l.id).Int64("offset", offset).Int32("epoch", found).Int32("right_epoch", right).
+			Msg("a batch's leader epoch is damaged on the disk; it is read as the right one")
+	}
+}
+
 // Epochs lists the leader-epoch entries in order.
 func (l *Log) Epochs() []EpochEntry {
 	l.mu.Lock()

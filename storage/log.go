@@ -108,6 +108,7 @@ type Log struct {
 	remover role
 
 	epochs       []EpochEntry // ascending in both
+	epochTold    bool         // that some batch's epoch is damaged
 	epochPending bool         // the newest epochs are not durable yet
 	resetting    bool         // ResetTo is at work on the files
 	ownEpoch     int32        // the newest in which this replica led, since the log was opened

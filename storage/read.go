@@ -36,6 +36,7 @@ type section struct {
 	cuts    int64 // Log.cuts when this was true
 	cursor  int64 // position of the asked offset if a reader stopped there; else -1
 	damage  []damage
+	epochs  []EpochEntry // never changed, only replaced
 }
 
 // Read appends to buf[:0] whole batches from the one that holds offset on, below
@@ -49,7 +50,7 @@ func (l *Log) Read(offset, limit int64, maxBytes int, buf []byte) (ReadResult, e
 		if err != nil || offset == limit {
 			return res, err
 		}
-		again := known < len(sec.damage)
+		cuts, again := sec.cuts, known < len(sec.damage)
 		known = len(sec.damage)
 		next := offset
 		for {
@@ -64,7 +65,8 @@ func (l *Log) Read(offset, limit int64, maxBytes int, buf []byte) (ReadResult, e
 			sec = further
 		}
 		l.mu.Lock()
-		moved := l.cuts != sec.cuts || l.start > offset
+		cut := l.cuts != cuts
+		moved := cut || l.start > offset
 		if err == nil && next < limit && !moved {
 			l.cursors[l.nextCursor] = cursor{next, sec.segment.base, sec.cursor}
 			l.nextCursor = (l.nextCursor + 1) % len(l.cursors)
@@ -72,8 +74,8 @@ func (l *Log) Read(offset, limit int64, maxBytes int, buf []byte) (ReadResult, e
 		learned := len(l.damage) > known
 		l.mu.Unlock()
 		switch {
-		case moved && err != nil:
-			continue // the segment was cut or removed under the read: look again
+		case cut || moved && err != nil:
+			continue // the log was cut or a segment removed under the read: look again
 		case learned && again && err != nil && len(res.Data) == 0:
 			continue // it was damage elsewhere that kept the batch from being found
 		case len(res.Data) > 0:
@@ -106,7 +108,7 @@ func (l *Log) section(offset int64, limit *int64, res *ReadResult) (section, err
 		}
 	}
 	sec.segment, sec.next = l.segmentAt(offset)
-	sec.size, sec.damage = sec.segment.size, l.damage
+	sec.size, sec.damage, sec.epochs = sec.segment.size, l.damage, l.epochs
 	for _, c := range l.cursors {
 		if c.offset == offset && c.segment == sec.segment.base && c.position < sec.size {
 			sec.cursor = c.position
@@ -138,6 +140,7 @@ func (l *Log) readSection(sec *section, offset, limit int64, maxBytes int, res *
 		return offset, err
 	}
 	next, keep, err := checkPage(page, atEnd, offset, limit, most, must)
+	l.mendEpochsOf(page[:keep], sec.epochs)
 	res.Data = res.Data[:len(res.Data)-len(page)+keep]
 	sec.cursor += int64(keep)
 	if err != nil && keep == 0 {

@@ -27,6 +27,8 @@ type recovery struct {
 	next    int64 // the offset after what was found so far
 	scanned bool  // something was scanned: the index must be told
 	epochs  []EpochEntry
+	// witnesses counts the batches of the newest of epochs, up to some number.
+	witnesses int
 	// for the index, of the segment being scanned
 	offsets []indexEntry
 	times   []timeEntry
@@ -239,14 +241,14 @@ func (r *recovery) scan(s *segment, pos, next, nextBase int64) error {
 		l.notedTimestamp = l.maxTimestamp
 	}
 	undo := *s
-	epochs, maxTimestamp, noted := slices.Clone(r.epochs), l.maxTimestamp, l.notedTimestamp
+	epochs, witnesses, maxTimestamp, noted := slices.Clone(r.epochs), r.witnesses, l.maxTimestamp, l.notedTimestamp
 	bad, end := sc.scan(pos, next, nextBase, func(b Batch, pos int64) { r.visit(s, b, pos) })
 	if at := r.tornAt(&sc, bad, nextBase); at >= 0 {
 		if err := r.cutTail(&sc, h.file, s.base, bad[at:]); err != nil {
 			return err
 		}
 		// Once more up to the cut, for the figures.
-		*s, r.epochs, l.maxTimestamp, l.notedTimestamp = undo, epochs, maxTimestamp, noted
+		*s, r.epochs, r.witnesses, l.maxTimestamp, l.notedTimestamp = undo, epochs, witnesses, maxTimestamp, noted
 		r.offsets, r.times = r.offsets[:0], r.times[:0]
 		s.size = bad[at].pos
 		sc = scanner{file: h.file, size: s.size}
@@ -332,12 +334,27 @@ func (r *recovery) visit(s *segment, b Batch, pos int64) {
 	}
 	s.maxTimestamp = max(s.maxTimestamp, b.MaxTimestamp())
 	l.maxTimestamp = max(l.maxTimestamp, s.maxTimestamp)
+	r.visitEpoch(b)
+}
+
+// visitEpoch takes in a batch's leader epoch. Epochs don't go back, and no checksum
+// covers them: where one does, either that or the one before is wrong.
+func (r *recovery) visitEpoch(b Batch) {
 	n, epoch := len(r.epochs), b.LeaderEpoch()
-	for n > 0 && r.epochs[n-1].Epoch > epoch {
-		n-- // epochs don't go back: no checksum covers them, and the higher one is wrong
+	switch {
+	case n > 0 && r.epochs[n-1].Epoch == epoch:
+		r.witnesses++
+		return
+	case n > 0 && r.epochs[n-1].Epoch > epoch && r.witnesses > 1:
+		return // several batches say that this one is wrong
 	}
-	if r.epochs = r.epochs[:n]; n == 0 || r.epochs[n-1].Epoch < epoch {
+	for n > 0 && r.epochs[n-1].Epoch > epoch {
+		n--
+	}
+	r.epochs = r.epochs[:n]
+	if r.witnesses = 2; n == 0 || r.epochs[n-1].Epoch < epoch {
 		r.epochs = append(r.epochs, EpochEntry{Epoch: epoch, StartOffset: b.BaseOffset()})
+		r.witnesses = 1
 	}
 }
 

@@ -200,3 +200,55 @@ func TestD3_AppendTimeGoesOnBehindTheLeaders(t *testing.T) {
 		t.Fatalf("append time %d, want %d", st.AppendTime, ahead)
 	}
 }
+
+// TestV26_FlippedLeaderEpoch: no checksum covers a batch's leader epoch. With the
+// index every reader gets the right one; without it, the batches around tell it,
+// if there are enough of the same epoch.
+func TestV26_FlippedLeaderEpoch(t *testing.T) {
+	p := newPair(t)
+	whole := rawLog(t, p.leader.log)
+	var bases []int64
+	for raw := whole; len(raw) > 0; raw = raw[Batch(raw).Size():] {
+		bases = append(bases, Batch(raw).BaseOffset())
+	}
+	for i, base := range bases {
+		for bit := range 6 {
+			s := p.follower
+			var segment, pos int64
+			for _, g := range s.log.segments {
+				if g.base <= base {
+					segment = g.base
+				}
+			}
+			for data := s.fs.Content(s.path(segment)); Batch(data[pos:]).BaseOffset() < base; {
+				pos += int64(Batch(data[pos:]).Size())
+			}
+			flip := func() {
+				s.edit(segment, func(d []byte) []byte { d[pos+offLeaderEpoch+3] ^= 1 << bit; return d })
+			}
+			flip()
+			if !bytes.Equal(rawLog(t, s.log), whole) {
+				t.Fatalf("bit %d of the epoch at %d reaches readers", bit, base)
+			}
+			s.kill()
+			if i%3 == 0 {
+				s.loseIndex()
+			}
+			s.open()
+			s.log.tellLoss()
+			s.log.forgetLoss()
+			lost := i%3 == 0
+			few := i%7 <= 1 || i%7 == 6 || i == len(bases)-1 // at its epoch's begin or end
+			if !(lost && few) && !bytes.Equal(rawLog(t, s.log), whole) {
+				t.Fatalf("bit %d of the epoch at %d reaches readers after a restart, index lost %v; epochs %v", bit, base, lost, s.log.Epochs())
+			}
+			flip()
+			s.kill()
+			s.loseIndex()
+			s.open()
+			s.log.tellLoss()
+			s.log.forgetLoss()
+			p.wantEqual(t)
+		}
+	}
+}
