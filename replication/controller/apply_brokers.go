@@ -132,6 +132,8 @@ func (c *RemoveBroker) apply(e *edit) any {
 		return &StaleBrokerEpochError{Broker: c.ID, Epoch: c.Epoch}
 	case !old.Fenced:
 		return &RefusedError{Code: wire.CodeInvalidRequest, Reason: fmt.Sprintf("broker %d is alive; stop it first", c.ID)}
+	case e.next.isVoter(c.ID):
+		return &RefusedError{Code: wire.CodeInvalidRequest, Reason: fmt.Sprintf("broker %d has a vote on the metadata; replace it by one of the same --node-id", c.ID)}
 	}
 	if !c.Force {
 		for t := range e.next.Topics() {

@@ -290,6 +290,11 @@ func TestRemovingABroker(t *testing.T) {
 	if len(m.state.Brokers) != 3 {
 		t.Errorf("brokers %v", m.state.BrokerIDs())
 	}
+	m.must(&InitCluster{ClusterID: "c", Voters: []int32{4}})
+	m.set(4, true, false)
+	if code := m.do("remove 4 force"); code != string(wire.CodeInvalidRequest) {
+		t.Errorf("removing a voter: %q", code)
+	}
 	var stale *StaleBrokerEpochError
 	if err, _ := m.apply(&RemoveBroker{ID: 9}).(error); !errors.As(err, &stale) {
 		t.Errorf("removing a stranger: %v", err)

@@ -78,8 +78,8 @@ type SetBroker struct {
 }
 
 // RemoveBroker forgets a broker for good; Epoch must be its registration's. It is
-// refused while the broker is alive (unfenced), and unless Force is set, while it
-// may hold the only whole copy of a partition. Result: *Broker, as it was. Errors:
+// refused while the broker is alive (unfenced), to a voter, who can only be
+// replaced under its own id, and unless Force is set, while the broker may hold the only whole copy of a partition. Result: *Broker, as it was. Errors:
 // *StaleBrokerEpochError, *RefusedError.
 type RemoveBroker struct {
 	ID    int32 `json:"id"`
