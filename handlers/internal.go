@@ -121,6 +121,10 @@ var internalCalls = [...]internalCall{
 	{wire.PathFounding, http.MethodPost, (*Internal).founding},
 	{wire.PathRaft, http.MethodGet, (*Internal).raft},
 	{wire.PathDebugPartitions, http.MethodGet, (*Internal).debugPartitions},
+	{wire.PathElectLeader, http.MethodPost, administer(electLeader)},
+	{wire.PathReassign, http.MethodPost, administer(reassign)},
+	{wire.PathReplaceBroker, http.MethodPost, administer(replaceBroker)},
+	{wire.PathRemoveBroker, http.MethodPost, administer(removeBroker)},
 }
 
 // ServeHTTP checks who asks before it looks at what is asked.

@@ -20,6 +20,12 @@ const (
 	PathDeleteRecords   = "delete-records"
 	PathStatus          = "status"
 	PathDebugPartitions = "debug/partitions" // GET, for tests and people
+
+	// For operators: JSON in and out.
+	PathElectLeader   = "admin/elect-leader"
+	PathReassign      = "admin/reassign"
+	PathReplaceBroker = "admin/replace-broker"
+	PathRemoveBroker  = "admin/remove-broker"
 )
 
 // Headers, in canonical form.
