@@ -156,7 +156,7 @@ func (b block) at(url string) string {
 // runBlock runs a block as a shell would, and fails when a command or a request does.
 func runBlock(t *testing.T, dir, url string, b block, env ...string) string {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), patience) // cleanups run commands, too
 	defer cancel()
 	// curl -s is silent about an error status; this one reports each.
 	script := `curl() { command curl -w '%{stderr}status %{http_code}\n' "$@"; }` + "\n" + b.at(url)
