@@ -59,6 +59,9 @@ func (f *fetcher) applyOne(w *following, answer *wire.FetchedPartition) {
 		f.align(w, answer)
 	}
 	d, staged, done, err := p.stageFetched(f, w, answer)
+	if d.Step == replica.Append {
+		p.leaderEnd.Store(answer.LeaderEnd)
+	}
 	w.step = applying{staged: staged, decision: d, done: done}
 	switch {
 	case err != nil:

@@ -100,3 +100,21 @@ func TestR74_AHandOverLeavesNothingInDoubt(t *testing.T) {
 		c.same("a", 0, []string{"x", "x", "x", "x", "x", "z", "new"}, 2, 1, 3)
 	})
 }
+
+// An append that nobody waits for reaches the followers as soon as it is in the
+// leader's file, not when their poll ends.
+func TestAnAppendAtAcks0WakesTheFollowers(t *testing.T) {
+	inCluster(t, clusterOptions{}, func(c *testCluster) {
+		c.create("a", 2, []int32{1, 2, 3})
+		for range 5 {
+			before := c.broker(2).replica("a", 0).log.WrittenEnd()
+			if res := c.broker(1).append(AcksNone, "a", 0, "x"); res.Err != nil {
+				t.Fatal(res.Err)
+			}
+			time.Sleep(fetchWait / 10)
+			if end := c.broker(2).replica("a", 0).log.WrittenEnd(); end != before+1 {
+				t.Fatalf("broker 2 ends at %d, before %d", end, before)
+			}
+		}
+	})
+}

@@ -66,6 +66,7 @@ type collector struct {
 	appends, records, bytes, size        *prometheus.Desc
 	highWatermark, logEnd, logStart      *prometheus.Desc
 	partitions, leaders, underReplicated *prometheus.Desc
+	underMin, commitLag, followerLag     *prometheus.Desc
 	offline, metadataIndex               *prometheus.Desc
 }
 
@@ -86,6 +87,9 @@ func (b *Broker) Collector() prometheus.Collector {
 		partitions:      desc("partitions", "Partitions with a replica on this broker.", nil),
 		leaders:         desc("leader_partitions", "Partitions that this broker leads.", nil),
 		underReplicated: desc("under_replicated_partitions", "Led partitions whose ISR is smaller than their replica set.", nil),
+		underMin:        desc("under_min_isr_partitions", "Led partitions whose ISR is smaller than min.insync.replicas: they take no acks=-1.", nil),
+		commitLag:       desc("high_watermark_lag_records", "The most records that a led partition has above its high watermark.", nil),
+		followerLag:     desc("follower_lag_records", "The most records that a followed partition lacks, as of its last fetch.", nil),
 		offline:         desc("offline_partitions", "Partitions that have no leader, or whose log cannot be opened here.", nil),
 		metadataIndex:   desc("metadata_index", "Raft index of the newest applied metadata.", nil),
 	}
@@ -93,7 +97,7 @@ func (b *Broker) Collector() prometheus.Collector {
 
 func (c *collector) Describe(ch chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{c.appends, c.records, c.bytes, c.size, c.highWatermark, c.logEnd, c.logStart,
-		c.partitions, c.leaders, c.underReplicated, c.offline, c.metadataIndex} {
+		c.partitions, c.leaders, c.underReplicated, c.underMin, c.commitLag, c.followerLag, c.offline, c.metadataIndex} {
 		ch <- d
 	}
 	for _, m := range c.b.metrics.own() {
@@ -114,6 +118,7 @@ func (c *collector) Collect(ch chan<- prometheus.Metric) {
 		ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, labels...)
 	}
 	var all, leaders, under, offline int
+	var lags lags
 	var open []*Partition
 	var rest topicFigures
 	topics := c.topics()
@@ -136,6 +141,7 @@ func (c *collector) Collect(ch chan<- prometheus.Metric) {
 				}
 			}
 			if p.offline == nil {
+				lags.look(p)
 				f.size += p.log.SizeBytes()
 				open = append(open, p)
 			}
@@ -163,6 +169,9 @@ func (c *collector) Collect(ch chan<- prometheus.Metric) {
 	gauge(c.partitions, float64(all))
 	gauge(c.leaders, float64(leaders))
 	gauge(c.underReplicated, float64(under))
+	gauge(c.underMin, float64(lags.underMin))
+	gauge(c.commitLag, float64(lags.commit))
+	gauge(c.followerLag, float64(lags.follower))
 	gauge(c.offline, float64(offline))
 	gauge(c.metadataIndex, float64(c.b.State().Index))
 }
@@ -188,4 +197,29 @@ func (c *collector) topics() []*topic {
 	c.b.mu.RUnlock()
 	slices.SortFunc(out, func(a, b *topic) int { return cmp.Compare(a.name(), b.name()) })
 	return out
+}
+
+// lags are the worst of all partitions.
+type lags struct {
+	commit, follower int64 // records
+	underMin         int   // partitions
+}
+
+func (l *lags) look(p *Partition) {
+	p.water.Lock()
+	leads, under := p.lead != nil, false
+	if leads {
+		m := p.lead.Meta()
+		under = len(m.ISR) < m.MinInSync
+	}
+	p.water.Unlock()
+	switch end := p.log.WrittenEnd(); {
+	case leads:
+		l.commit = max(l.commit, end-p.hw.Load())
+	default:
+		l.follower = max(l.follower, p.leaderEnd.Load()-end)
+	}
+	if under {
+		l.underMin++
+	}
 }

@@ -38,6 +38,8 @@ type Partition struct {
 	closed      error         // set when the partition is gone for good
 
 	hw atomic.Int64 // the high watermark; stored under water alone
+	// leaderEnd is where the leader's log ended when this follower last heard of it.
+	leaderEnd atomic.Int64
 
 	// water guards what follows it. Under it only Log.mu is taken, and leaves.
 	water    sync.Mutex
