@@ -248,9 +248,7 @@ func (c *Controller) Close() error {
 // told, that is what they do.
 func (c *Controller) leave(m *member) {
 	if m.raft.State() == raft.Leader && len(c.Quorum().Voters) > 1 {
-		if err := within(transferTimeout, m.raft.LeadershipTransfer()); err != nil {
-			c.cfg.Logger.Warn().Err(err).Msg("controller leadership was not handed over")
-		}
+		c.handOver(m)
 	}
 	if c.BrokerEpoch() == 0 || c.failure() != nil || m.raft.State() == raft.Leader {
 		return
@@ -266,6 +264,27 @@ func (c *Controller) leave(m *member) {
 			return
 		}
 	}
+}
+
+// handOver makes another voter the leader, one that is alive: raft itself would
+// also choose a dead one.
+func (c *Controller) handOver(m *member) {
+	t := c.leading()
+	if t == nil {
+		return
+	}
+	err := errors.New("no other voter is alive")
+	began := time.Now()
+	for _, s := range servers(m.raft) {
+		b := c.State().Brokers[serverBroker(s.ID)]
+		if s.Suffrage != raft.Voter || b == nil || b.ID == c.cfg.NodeID || b.RaftID != string(s.ID) || !t.sessions.alive(b.ID, b.Epoch, c.clock()) {
+			continue
+		}
+		if err = within(transferTimeout-time.Since(began), m.raft.LeadershipTransferToServer(s.ID, raftAddress(b.URL, s.ID))); err == nil {
+			return
+		}
+	}
+	c.cfg.Logger.Warn().Err(err).Msg("the quorum's leadership was not handed over")
 }
 
 // end stops raft, also when its loop is held by the store.
