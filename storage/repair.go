@@ -95,7 +95,7 @@ func (l *Log) mend(raw []byte, batches []Batch) error {
 	s, _ := l.segmentAt(from)
 	open := d.Position+d.Bytes >= s.size && s != l.active() // the file may become as long as it likes
 	n, last := int64(len(raw)), to == d.To
-	epochs, ok := mendEpochs(l.epochs, batches)
+	epochs, ok := mendEpochs(l.epochs, batches, d.From, d.To)
 	size := s.size
 	l.mu.Unlock()
 	switch {
@@ -119,9 +119,10 @@ func (l *Log) mend(raw []byte, batches []Batch) error {
 	}
 
 	l.mu.Lock()
-	s.size, s.synced = size, max(s.synced, size)
-	if s.size < s.synced {
-		s.synced = s.size
+	s.size, s.synced = size, size // nobody else writes or syncs now
+	durable := s == l.active() && l.synced < l.written
+	if durable { // the fsync covered its tail too
+		l.synced = l.written
 	}
 	for _, b := range batches {
 		s.maxTimestamp = max(s.maxTimestamp, b.MaxTimestamp())
@@ -141,6 +142,9 @@ func (l *Log) mend(raw []byte, batches []Batch) error {
 	l.disk.index.truncate(l.id, s.base) // its times are wrong behind the range
 	if last {
 		l.reindex(s)
+	}
+	if durable && l.onDurable != nil {
+		l.onDurable()
 	}
 	l.disk.logger.Warn().Stringer("partition", l.id).Int64("from_offset", from).Int64("to_offset", to).Bool("whole", last).Msg("damage mended")
 	return wrapFailed(l, l.disk.index.updateNow(l.id, l.describe))
@@ -235,9 +239,11 @@ func (l *Log) writeInPlace(s *segment, raw []byte, pos, size int64) error {
 
 func (l *Log) lastSegment() *segment { l.mu.Lock(); defer l.mu.Unlock(); return l.active() }
 
-// mendEpochs joins the entries with the epochs of batches that go into a gap. ok is
-// false if no log can have both (V26).
-func mendEpochs(epochs []EpochEntry, batches []Batch) (joined []EpochEntry, ok bool) {
+// mendEpochs joins the entries with the epochs of batches that go into the range
+// [from, to). ok is false if the batches aren't of the epochs that the entries then
+// say, or if the entries would say something else of what lies outside (V26): the
+// same epoch at the same offset is the same record in every log, and nothing else is.
+func mendEpochs(epochs []EpochEntry, batches []Batch, from, to int64) (joined []EpochEntry, ok bool) {
 	joined = slices.Clone(epochs)
 	for _, b := range batches {
 		e := EpochEntry{Epoch: b.LeaderEpoch(), StartOffset: b.BaseOffset()}
@@ -249,19 +255,34 @@ func mendEpochs(epochs []EpochEntry, batches []Batch) (joined []EpochEntry, ok b
 			joined[i] = e // its first batches were damaged
 		}
 	}
-	for i := 1; i < len(joined); i++ {
-		if joined[i].StartOffset <= joined[i-1].StartOffset {
+	outside := []int64{to}
+	for i, e := range joined {
+		if i > 0 && e.StartOffset <= joined[i-1].StartOffset {
+			return nil, false
+		}
+		outside = append(outside, e.StartOffset)
+	}
+	for _, o := range outside {
+		if was := epochAt(epochs, o); (o < from || o >= to) && was >= 0 && was != epochAt(joined, o) {
 			return nil, false
 		}
 	}
-	for _, b := range batches { // and each batch is of the epoch that the entries say
-		i := len(joined) - 1
-		for i >= 0 && joined[i].StartOffset > b.BaseOffset() {
-			i--
-		}
-		if i < 0 || joined[i].Epoch != b.LeaderEpoch() {
+	for _, b := range batches {
+		if epochAt(joined, b.BaseOffset()) != b.LeaderEpoch() {
 			return nil, false
 		}
 	}
 	return joined, true
+}
+
+// epochAt is the epoch of the record at offset; -1: unknown.
+func epochAt(epochs []EpochEntry, offset int64) int32 {
+	i := len(epochs) - 1
+	for i >= 0 && epochs[i].StartOffset > offset {
+		i--
+	}
+	if i < 0 {
+		return -1
+	}
+	return epochs[i].Epoch
 }

@@ -262,6 +262,15 @@ func TestMendRefusals(t *testing.T) {
 			t.Fatalf("%s: damage %v, was %v", name, got, d)
 		}
 	}
+	// The rest of a damaged epoch's range may not become one of another epoch.
+	other := slices.Clone(right)
+	Batch(other).stamp(d.From, Batch(right).LeaderEpoch()+1)
+	if _, ok := mendEpochs([]EpochEntry{{1, 0}, {9, 100}}, []Batch{other}, d.From, d.To); ok {
+		t.Error("an epoch nobody knew took in offsets outside the range")
+	}
+	if _, ok := mendEpochs([]EpochEntry{{1, 0}, {9, d.To}}, []Batch{other}, d.From, d.To); !ok {
+		t.Error("an epoch that lies in the range as a whole was refused")
+	}
 	if err := s.log.Mend(right); err != nil {
 		t.Fatal(err)
 	}
