@@ -264,6 +264,24 @@ func TestR88_NewPartitionsWithBrokersThatAreDown(t *testing.T) {
 	}
 }
 
+// F69, R81: a preferred leader that is back gets nothing by itself, so there is no
+// storm of elections behind a restart; by hand it leads once it is in sync.
+func TestF69_APreferredLeaderThatIsBackTakesNothing(t *testing.T) {
+	m := script(t, 2, []int32{1, 2, 3},
+		step{"register 1 clean durable held", "2 isr=2,3"},
+		step{"unfence 1", "2 isr=2,3"},
+		step{"elect 1", "2 isr=2,3 !INELIGIBLE_REPLICA"},
+		step{"isr 2 3 1", "2 isr=1,2,3"},
+		step{"drain 3", "2 isr=1,2"},
+		step{"undrain 3", "2 isr=1,2"},
+		step{"elect 1", "1 isr=1,2"},
+		step{"elect 1", "1 isr=1,2"},
+	)
+	if p := m.partition("a", 0); p.LeaderEpoch != 2 {
+		t.Errorf("%d leader epochs for 2 elections", p.LeaderEpoch)
+	}
+}
+
 // Who applies an entry for one broker applies it for all of its partitions, and
 // copies no topic in which nothing changed (K18).
 func TestK18_OneEntryForAllPartitionsOfABroker(t *testing.T) {
