@@ -41,7 +41,7 @@ func (c *Controller) Connect(ctx context.Context) error {
 	go func() { joined <- c.keepJoining(joinCtx) }()
 	err := c.catchUp(ctx, joined)
 	cancel()
-	<-joined
+	_ = <-joined // it is over; what it said counts in catchUp only
 	if err != nil {
 		return err
 	}
