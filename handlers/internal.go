@@ -1,6 +1,7 @@
 package handlers
 
 import (
+	"context"
 	"crypto/sha256"
 	"crypto/subtle"
 	"errors"
@@ -33,7 +34,8 @@ type InternalConfig struct {
 	// MaxRequestBytes is what one client's request may hold (Config has the same):
 	// a forwarded one can't be much more; 0: DefaultMaxRequestBytes.
 	MaxRequestBytes int64
-	// Draining is as in Config.
+	// Draining is as in Config: long-polls are answered, and connections end behind
+	// their answers. nil: never.
 	Draining <-chan struct{}
 }
 
@@ -134,6 +136,9 @@ func (in *Internal) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h["X-Content-Type-Options"] = nosniff
 	h["Content-Security-Policy"] = lockedDown
 	h["Cache-Control"] = []string{"no-store"}
+	if in.draining() {
+		h["Connection"] = closeConnection
+	}
 	call := &internalCall{path: "unmatched"}
 	defer func() {
 		p := recover()
@@ -266,6 +271,31 @@ func (in *Internal) observe(x *exchange, call *internalCall) {
 		}
 		event.Str("path", call.path).Int("status", x.status).Int64("bytes", x.bytes).Dur("took_ms", took).Msg("internal request")
 	}
+}
+
+func (in *Internal) draining() bool {
+	select {
+	case <-in.cfg.Draining:
+		return true
+	default:
+		return false
+	}
+}
+
+// polling is the context of a long-poll: it ends with the request, and when the
+// broker drains, for a server that shuts down waits for what is under way.
+func (in *Internal) polling(r *http.Request) (ctx context.Context, cancel context.CancelFunc) {
+	ctx, cancel = context.WithCancel(r.Context())
+	if in.cfg.Draining != nil {
+		go func() { // as long as the request
+			select {
+			case <-in.cfg.Draining:
+				cancel()
+			case <-ctx.Done():
+			}
+		}()
+	}
+	return ctx, cancel
 }
 
 // theController is nil-safe: errNotUp before it is there.

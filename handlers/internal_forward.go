@@ -45,7 +45,9 @@ func (in *Internal) read(w http.ResponseWriter, r *http.Request) error {
 		buf = in.buffers.get()
 	}
 	defer func() { in.buffers.put(buf) }()
-	return in.answer(w, b.ServeRead(r.Context(), req.V, &buf))
+	ctx, cancel := in.polling(r)
+	defer cancel()
+	return in.answer(w, b.ServeRead(ctx, req.V, &buf))
 }
 
 // watch is the long-poll for news of partitions.
@@ -54,7 +56,9 @@ func (in *Internal) watch(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	return served(in, w, r, func(req *wire.WatchRequest) *wire.WatchAnswer { return b.ServeWatch(r.Context(), req) })
+	ctx, cancel := in.polling(r)
+	defer cancel()
+	return served(in, w, r, func(req *wire.WatchRequest) *wire.WatchAnswer { return b.ServeWatch(ctx, req) })
 }
 
 func (in *Internal) offsets(w http.ResponseWriter, r *http.Request) error {

@@ -21,9 +21,11 @@ func (in *Internal) fetch(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	defer release()
-	buf := in.buffers.get()
+	ctx, cancel := in.polling(r)
+	defer cancel()
+	buf := in.buffers.get() // one for each follower, though it waits
 	defer func() { in.buffers.put(buf) }()
-	return in.answer(w, b.ServeFetch(r.Context(), req, &buf))
+	return in.answer(w, b.ServeFetch(ctx, req, &buf))
 }
 
 // leaderEpoch takes word of newer leaders.
