@@ -203,7 +203,10 @@ func (m *member) start() {
 	if m.c.opts.config != nil {
 		m.c.opts.config(&cfg)
 	}
-	m.Broker = New(cfg)
+	broker := New(cfg)
+	m.mu.Lock()
+	m.Broker = broker
+	m.mu.Unlock()
 	m.c.must(m.Broker.Start(ctx))
 	m.reachable(true)
 	m.loops.Go(func() { m.check(m.Broker.Run(ctx)) })
