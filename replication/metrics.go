@@ -48,7 +48,7 @@ func newMetrics() *metrics {
 		truncations:    counter("truncations_total", "Logs cut on this broker because they differed from their leader's."),
 		truncatedBelow: counter("truncations_below_high_watermark_total", "Of these, those that cut below the replica's high watermark: records that counted as committed may be lost."),
 		resets:         counter("log_resets_total", "Logs begun anew on this broker because their leader's began behind their end."),
-		repairs:        counter("log_repairs_total", "Logs cut on this broker before damage, to be fetched again from there on."),
+		repairs:        counter("log_repairs_total", "Damaged logs that were mended on this broker in place, or cut before the damage to be fetched again."),
 		followerApply: prometheus.NewHistogram(prometheus.HistogramOpts{Name: "highwater_follower_apply_seconds",
 			Help: "Time to append and fsync what one fetch from a leader brought.", Buckets: buckets}),
 		produceWait: prometheus.NewHistogram(prometheus.HistogramOpts{Name: "highwater_produce_wait_seconds",

@@ -14,9 +14,10 @@ import (
 // partition: where nobody else can lead, nothing changes.
 const repairPause = time.Second
 
-// repairs tells the controller of partitions whose copy here is damaged or can't be
-// opened: they leave the ISR, and another replica leads (S7). Then the follower cuts
-// its log before the damage and fetches anew.
+// repairs has damaged logs mended where this broker follows (see mend). Of all other
+// partitions whose copy here is damaged or can't be opened it tells the controller:
+// they leave the ISR, and another replica leads (S7). Then the follower mends its
+// log or, where that can't be done, cuts it before the damage and fetches anew.
 //
 // Leaving the ISR alone isn't enough, as the leader might be about to take this
 // replica in for what it had said it holds. So it says less first, while the log
@@ -73,7 +74,7 @@ func (r *repairs) take(now time.Time) []*Partition {
 	return list
 }
 
-// runRepairs tells the controller until ctx ends.
+// runRepairs mends, or tells the controller, until ctx ends.
 func (b *Broker) runRepairs(ctx context.Context) {
 	for {
 		select {
@@ -82,7 +83,9 @@ func (b *Broker) runRepairs(ctx context.Context) {
 		case <-b.repairs.wake:
 		}
 		for list := b.repairs.take(time.Now()); len(list) > 0; list = b.repairs.take(time.Now()) {
-			b.dropReplicas(ctx, list)
+			if list = b.mendAll(ctx, list); len(list) > 0 {
+				b.dropReplicas(ctx, list)
+			}
 		}
 	}
 }

@@ -82,7 +82,8 @@ type crashModel struct {
 	raw     map[int64]Batch             // every batch ever given to the log, by base offset
 	// resetting: a ResetTo to that offset was begun, and nobody knows how it ended.
 	resetting *int64
-	harmed    bool // bytes were flipped and not repaired yet
+	emptyAt   int64 // where the log was, when it was last seen empty; -1: it wasn't
+	harmed    bool  // bytes were flipped and not repaired yet
 	// indexLost: at some crash, so that the log may say that it is lossy.
 	indexLost bool
 	rare      map[string]int
@@ -223,6 +224,9 @@ func (m *crashModel) verify() {
 		}
 	}
 	m.records, m.synced = m.records[:end], end
+	if m.emptyAt = -1; start == end {
+		m.emptyAt = end
+	}
 	m.readAll(start, end, []int{1, 700, 1 << 20}[m.rng.IntN(3)])
 	epochs := l.Epochs()
 	for i, e := range epochs {
@@ -445,7 +449,8 @@ func (m *crashModel) crash() {
 		m.rare["index lost"]++
 		m.indexLost = true
 		m.note("index lost")
-		if m.resetting != nil { // nothing tells that the files there are shall go
+		if m.resetting != nil || m.synced == m.emptyAt {
+			// Nothing tells that the files there are shall go, or where an empty log was.
 			m.synced = 0
 		}
 	case n == 1 && m.old != nil:
