@@ -95,7 +95,8 @@ func (c *Controller) keepJoining(ctx context.Context) error {
 	}
 	ticker := time.NewTicker(joinInterval)
 	defer ticker.Stop()
-	var refused, noticed time.Time
+	var refused time.Time
+	noticed := time.Now()
 	for {
 		if id, _ := c.leader(); id == NoLeader || !c.isMember() {
 			err := c.joinOnce(ctx)

@@ -12,6 +12,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -247,9 +248,7 @@ func (c *Controller) Close() error {
 // broker ends, so that nobody waits for its session to end (K16). If it can't be
 // told, that is what they do.
 func (c *Controller) leave(m *member) {
-	if m.raft.State() == raft.Leader && len(c.Quorum().Voters) > 1 {
-		c.handOver(m)
-	}
+	c.handOver(m)
 	if c.BrokerEpoch() == 0 || c.failure() != nil || m.raft.State() == raft.Leader {
 		return
 	}
@@ -266,21 +265,29 @@ func (c *Controller) leave(m *member) {
 	}
 }
 
-// handOver makes another voter the leader, one that is alive: raft itself would
-// also choose a dead one.
+// handOver makes another voter the leader, one that is alive and, if there is one,
+// not about to end as well: raft itself would also choose a dead one.
 func (c *Controller) handOver(m *member) {
 	t := c.leading()
-	if t == nil {
+	if t == nil || len(c.Quorum().Voters) <= 1 {
 		return
+	}
+	var targets []raft.Server
+	for _, s := range servers(m.raft) {
+		b := c.State().Brokers[serverBroker(s.ID)]
+		switch {
+		case s.Suffrage != raft.Voter, b == nil, b.ID == c.cfg.NodeID, b.RaftID != string(s.ID), !t.sessions.alive(b.ID, b.Epoch, c.clock()):
+		case b.Draining:
+			targets = append(targets, s)
+		default:
+			targets = slices.Insert(targets, 0, s)
+		}
 	}
 	err := errors.New("no other voter is alive")
 	began := time.Now()
-	for _, s := range servers(m.raft) {
-		b := c.State().Brokers[serverBroker(s.ID)]
-		if s.Suffrage != raft.Voter || b == nil || b.ID == c.cfg.NodeID || b.RaftID != string(s.ID) || !t.sessions.alive(b.ID, b.Epoch, c.clock()) {
-			continue
-		}
-		if err = within(transferTimeout-time.Since(began), m.raft.LeadershipTransferToServer(s.ID, raftAddress(b.URL, s.ID))); err == nil {
+	for _, s := range targets {
+		address, _ := addresses{c}.ServerAddr(s.ID)
+		if err = within(transferTimeout-time.Since(began), m.raft.LeadershipTransferToServer(s.ID, address)); err == nil {
 			return
 		}
 	}
@@ -289,6 +296,7 @@ func (c *Controller) handOver(m *member) {
 
 // end stops raft, also when its loop is held by the store.
 func (m *member) end() error {
+	m.ended.Do(func() { close(m.ending) })
 	m.raft.DeregisterObserver(m.watch)
 	down := m.raft.Shutdown()
 	m.store.release()

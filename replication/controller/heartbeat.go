@@ -246,7 +246,13 @@ func (c *Controller) ControlledShutdown(ctx context.Context) error {
 		case errors.As(err, new(*StaleBrokerEpochError)):
 			return err
 		case err == nil && answer.ShouldShutdown:
-			return c.waitApplied(ctx, answer.MetadataIndex) // so that this broker knows it, too
+			// So that this broker knows it, too.
+			if err := c.waitApplied(ctx, answer.MetadataIndex); err != nil {
+				return err
+			}
+			// While its port is still open: the others need a leader that they reach (K16).
+			c.handOver(c.member.Load())
+			return nil
 		}
 		timer := time.NewTimer(drainPoll)
 		select {

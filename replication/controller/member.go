@@ -3,11 +3,9 @@ package controller
 import (
 	"errors"
 	"fmt"
-	"net"
-	"strings"
+	"sync"
 	"time"
 
-	"github.com/hashicorp/go-hclog"
 	"github.com/hashicorp/raft"
 )
 
@@ -20,12 +18,6 @@ const (
 	retainSnapshots   = 2
 	// maxAppendEntries is the number of waiting proposals that share one write.
 	maxAppendEntries = 512
-
-	// Of the connections to another member (K5): kept ones, requests in flight on
-	// one, and what a request may take.
-	raftPool     = 3
-	raftInFlight = 2
-	raftTimeout  = 10 * time.Second
 )
 
 // Timing of the quorum. Lease is at most Heartbeat.
@@ -47,11 +39,13 @@ type member struct {
 	store   *latchedStore
 	leaders chan raft.Observation // raft has another leader; the newest matters
 	watch   *raft.Observer
+	ending  chan struct{} // closed by end
+	ended   sync.Once     // closes ending
 }
 
 // startRaft starts raft over a checked file. It owns the file from then on.
 func (c *Controller) startRaft(file raftStore) (*member, error) {
-	m := &member{store: newLatchedStore(file, storeTimeout), leaders: make(chan raft.Observation, 1)}
+	m := &member{store: newLatchedStore(file, storeTimeout), leaders: make(chan raft.Observation, 1), ending: make(chan struct{})}
 	timing := c.timing()
 	rc := raft.DefaultConfig()
 	rc.LocalID = c.dir.server()
@@ -159,130 +153,6 @@ func servers(r *raft.Raft) []raft.Server {
 		return nil
 	}
 	return f.Configuration().Servers
-}
-
-// newTransport makes the transport, which outlives a restart of raft.
-func (c *Controller) newTransport(logger hclog.Logger) raft.Transport {
-	if c.cfg.Stream == nil {
-		_, loopback := raft.NewInmemTransport(raftAddress(c.cfg.URL, c.dir.server()))
-		return loopback
-	}
-	return lasting{raft.NewNetworkTransportWithConfig(&raft.NetworkTransportConfig{ServerAddressProvider: addresses{c}, Logger: logger,
-		Stream: streams{c.cfg.Stream, c}, MaxPool: raftPool, MaxRPCsInFlight: raftInFlight, Timeout: raftTimeout, MsgpackUseNewTimeFormat: true})}
-}
-
-// closeTransport ends all connections.
-func (c *Controller) closeTransport() error {
-	switch t := c.transport.(type) {
-	case *raft.InmemTransport:
-		return t.Close()
-	case lasting:
-		t.CloseStreams()
-		return t.NetworkTransport.Close()
-	}
-	if c.cfg.Stream != nil { // raft never ran
-		return c.cfg.Stream.Close()
-	}
-	return nil
-}
-
-// lasting is a transport that doesn't end with the raft that uses it.
-type lasting struct{ *raft.NetworkTransport }
-
-// Close does nothing: see closeTransport.
-func (lasting) Close() error { return nil }
-
-// A raft address is a broker's advertised URL and, behind a '#', the server id
-// that is meant there: "http://10.0.0.1:8080#1-550e8400-…". The id goes along
-// when a connection is made, and AcceptRaft holds it against the member's own, so
-// that a broker that came back without its metadata is never taken for the voter
-// that it was (K9).
-func raftAddress(url string, id raft.ServerID) raft.ServerAddress {
-	return raft.ServerAddress(url + "#" + string(id))
-}
-
-func splitRaftAddress(a raft.ServerAddress) (url string, id raft.ServerID) {
-	before, after, _ := strings.Cut(string(a), "#")
-	return before, raft.ServerID(after)
-}
-
-// addresses tells raft where a member is now: what its entry in the configuration
-// says may be years old.
-type addresses struct{ c *Controller }
-
-// ServerAddr is raft.ServerAddressProvider's.
-func (a addresses) ServerAddr(id raft.ServerID) (raft.ServerAddress, error) {
-	if id == a.c.dir.server() {
-		return raftAddress(a.c.cfg.URL, id), nil
-	}
-	if urls := a.c.memberURLs(id); len(urls) > 0 {
-		return raftAddress(urls[0], id), nil
-	}
-	return "", fmt.Errorf("no URL of member %s is known", id)
-}
-
-// memberURLs lists where a member may be, the likeliest first: where it said that
-// it is when it came back, where its broker registered, where the settings have it.
-func (c *Controller) memberURLs(id raft.ServerID) []string {
-	broker := serverBroker(id)
-	var urls []string
-	add := func(url string) {
-		if url == "" {
-			return
-		}
-		for _, have := range urls {
-			if have == url {
-				return
-			}
-		}
-		urls = append(urls, url)
-	}
-	if moved, ok := c.moved.Load(id); ok {
-		add(moved.(string))
-	}
-	if b := c.State().Brokers[broker]; b != nil && b.RaftID == string(id) {
-		add(b.URL)
-	}
-	add(c.cfg.Cluster[broker])
-	return urls
-}
-
-// streams lets raft dial over the StreamLayer.
-type streams struct {
-	StreamLayer
-	c *Controller
-}
-
-type streamAddr string
-
-// Network is net.Addr's.
-func (streamAddr) Network() string { return "raft" }
-
-// String is the raft address.
-func (a streamAddr) String() string { return string(a) }
-
-// Addr is this member's raft address.
-func (s streams) Addr() net.Addr { return streamAddr(raftAddress(s.c.cfg.URL, s.c.dir.server())) }
-
-// Dial tries each place where the member may be. A wrong one is no danger: the
-// member there says that it isn't the one meant.
-func (s streams) Dial(address raft.ServerAddress, timeout time.Duration) (net.Conn, error) {
-	url, id := splitRaftAddress(address)
-	urls := []string{url}
-	for _, u := range s.c.memberURLs(id) {
-		if u != url {
-			urls = append(urls, u)
-		}
-	}
-	var errs []error
-	for _, u := range urls {
-		conn, err := s.StreamLayer.Dial(RaftTarget{URL: u, Server: string(id), ClusterID: s.c.ClusterID()}, timeout/time.Duration(len(urls)))
-		if err == nil {
-			return conn, nil
-		}
-		errs = append(errs, err)
-	}
-	return nil, errors.Join(errs...)
 }
 
 // AcceptRaft tells whether a connection that a peer wants for raft is meant for
