@@ -43,8 +43,8 @@ func (p *process) serveHTTP() error {
 	return nil
 }
 
-// shutdownHTTP ends the HTTP side in order, or by force when ctx ends.
-func (p *process) shutdownHTTP(ctx context.Context) {
+// shutdownHTTP ends the HTTP side in order after a last while, or by force when ctx ends.
+func (p *process) shutdownHTTP(ctx context.Context, lameDuck time.Duration) {
 	select {
 	case <-time.After(lameDuck):
 	case <-ctx.Done():

@@ -180,10 +180,15 @@ func (p *process) register(ctx context.Context) error {
 	return nil
 }
 
-// lameDuck is how long a draining broker still takes requests, refusing new
-// produces, before its port closes: clients learn of it from an answer, and the
-// connections that are in use end behind one.
-const lameDuck = 200 * time.Millisecond
+// lameDuck is how long a draining broker still takes requests before its port
+// closes: clients learn of it from an answer, and the connections that are in use end
+// behind one. A lone broker refuses new produces meanwhile. One of a cluster serves
+// them, and takes longer over it: a client's pool may hold connections that it uses
+// now and then, and a request that meets a connection's end is lost for it.
+const (
+	lameDuckAlone    = 200 * time.Millisecond
+	lameDuckOfOthers = time.Second
+)
 
 // stopErrors keeps a fatal loop apart from trouble while closing.
 type stopErrors struct{ loops, closing error }
@@ -200,8 +205,13 @@ func (p *process) stop(grace time.Duration, stopLoops func() error) (errs stopEr
 	// 2. Others take over what this broker leads, while it serves on: what isn't its
 	//    own any more it passes on, so that no client notices (R74). Where there is
 	//    nobody else, new produces get 50305.
-	if p.broker != nil && !p.handOver(ctx) {
-		p.broker.Drain()
+	lameDuck := lameDuckAlone
+	if p.broker != nil {
+		if p.handOver(ctx) {
+			lameDuck = lameDuckOfOthers
+		} else {
+			p.broker.Drain()
+		}
 	}
 	//    Streams end in order, long polls are answered, and each connection ends
 	//    behind its answer, so that no client sends a request into one that is about
@@ -213,7 +223,7 @@ func (p *process) stop(grace time.Duration, stopLoops func() error) (errs stopEr
 		if p.broker != nil { // else there was nothing but health checks
 			p.log.Info().Msg("draining")
 		}
-		p.shutdownHTTP(ctx)
+		p.shutdownHTTP(ctx, lameDuck)
 	}
 	if p.broker != nil {
 		// Appends outlive the connections they came by.
