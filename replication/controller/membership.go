@@ -67,7 +67,13 @@ func (c *Controller) admitMember(ctx context.Context, t *term, req *wire.Join) e
 	index, members := c.configuration(t.member.raft)
 	for _, s := range members {
 		if s.ID == id {
-			c.moved.Store(id, req.URL) // and that is where it is now
+			// That is where it is now; unless the member is alive elsewhere, and the
+			// sender works on a copy of its directory (F34).
+			b := c.State().Brokers[req.Broker]
+			if b != nil && b.RaftID == string(id) && b.URL != req.URL && (req.Broker == c.cfg.NodeID || t.sessions.alive(b.ID, b.Epoch, t.clock())) {
+				return &DuplicateBrokerError{Broker: req.Broker}
+			}
+			c.moved.Store(id, req.URL)
 			return nil
 		}
 	}

@@ -53,3 +53,36 @@ func TestReplicasAreSpread(t *testing.T) {
 		}
 	}
 }
+
+// TestR88_ATopicIsCreatedWhileABrokerIsDown: brokers that are alive get the
+// replicas, and one that isn't only where they are too few; it is not in sync.
+func TestR88_ATopicIsCreatedWhileABrokerIsDown(t *testing.T) {
+	m := newMachine(t)
+	for id := int32(1); id <= 4; id++ {
+		m.broker(id)
+	}
+	m.set(2, true, false)
+	if got := m.state.brokersFor(3); !slices.Equal(got, []int32{1, 3, 4}) {
+		t.Errorf("three replicas go to %d", got)
+	}
+	m.set(4, true, false)
+	if got := m.state.brokersFor(3); !slices.Equal(got, []int32{1, 2, 3}) {
+		t.Errorf("three replicas go to %d", got)
+	}
+	if got := m.state.brokersFor(5); len(got) != 4 {
+		t.Errorf("five replicas go to %d", got)
+	}
+	m.topic("a", assign(m.state.brokersFor(3), 0, 3, 3)...)
+	for i := range 3 {
+		p := m.partition("a", i)
+		if slices.Contains(p.ISR, 2) || len(p.ISR) != 2 || p.Leader == NoLeader || p.Leader == 2 || len(p.Replicas) != 3 {
+			t.Errorf("partition %d: %+v", i, p)
+		}
+	}
+	for _, id := range []int32{1, 3} {
+		m.set(id, true, false)
+	}
+	if got := m.state.brokersFor(1); len(got) != 0 {
+		t.Errorf("with nobody alive replicas go to %d", got)
+	}
+}

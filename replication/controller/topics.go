@@ -97,7 +97,12 @@ func (t *Topic) Differs(req CreateTopicRequest, defaults ConfigDefaults) []strin
 // CreateTopic makes the topic or fails with *TopicExistsError or what
 // CreateTopicRequest.Check says.
 func (c *Controller) CreateTopic(ctx context.Context, req CreateTopicRequest) (*Topic, error) {
-	brokers := c.State().eligibleBrokers()
+	brokers := c.State().brokersFor(req.ReplicationFactor)
+	if req.Check(len(brokers)) != nil {
+		// Perhaps a broker has come that this one has not heard of yet.
+		c.catchUpBriefly(ctx)
+		brokers = c.State().brokersFor(req.ReplicationFactor)
+	}
 	if err := req.Check(len(brokers)); err != nil {
 		return nil, err
 	}
@@ -164,7 +169,7 @@ func (c *Controller) alterTopicOnce(ctx context.Context, name string, configs ma
 	case partitions != 0 && partitions < len(t.Partitions):
 		return nil, &ImpossibleError{Reason: fmt.Sprintf("topic %q has %d partitions; the number can only grow, not go to %d", name, len(t.Partitions), partitions)}
 	case partitions > len(t.Partitions):
-		brokers := s.eligibleBrokers()
+		brokers := s.brokersFor(t.ReplicationFactor)
 		if t.ReplicationFactor > len(brokers) {
 			return nil, &ImpossibleError{Reason: tooManyReplicas(t.ReplicationFactor, len(brokers))}
 		}
@@ -211,6 +216,27 @@ func renameUnknown(err error, name string) error {
 // eligibleBrokers lists, in order, those that may get new replicas.
 func (s *State) eligibleBrokers() []int32 {
 	return slices.DeleteFunc(s.BrokerIDs(), func(id int32) bool { return s.Brokers[id].Fenced || s.Brokers[id].Draining })
+}
+
+// brokersFor lists, in order, those that get the replicas of new partitions: those
+// that are alive, and only where they are too few for the factor others, too. These
+// are out of sync until they are back and have fetched what there is (R88): a broker
+// that is down for a while doesn't keep topics from being created.
+func (s *State) brokersFor(factor int) []int32 {
+	brokers := s.eligibleBrokers()
+	if len(brokers) == 0 {
+		return nil // nobody could lead
+	}
+	for _, id := range s.BrokerIDs() {
+		if len(brokers) >= factor {
+			break
+		}
+		if !slices.Contains(brokers, id) {
+			brokers = append(brokers, id)
+		}
+	}
+	slices.Sort(brokers)
+	return brokers
 }
 
 // assign gives each partition its replicas. start counts partitions, or topics,
