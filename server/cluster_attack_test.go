@@ -147,14 +147,12 @@ type debugView struct {
 
 func debugPartition(t *testing.T, c *cluster, m *node, topic string, partition int) debugView {
 	t.Helper()
-	var all struct {
-		Partitions []debugView `json:"partitions"`
-	}
+	var all []debugView
 	body := c.client(m).must(t, 200, "GET", wire.PathPrefix+wire.PathDebugPartitions, "", "")
 	if err := json.Unmarshal(body, &all); err != nil {
 		t.Fatalf("%v in %s", err, body)
 	}
-	for _, p := range all.Partitions {
+	for _, p := range all {
 		if p.Topic == topic && p.Partition == partition {
 			return p
 		}

@@ -144,8 +144,11 @@ func TestClusterPages(t *testing.T) {
 						t.Logf("%s:\n%s", path, data)
 					}
 				}
-				down := block{info: []string{"sh"}, text: "scripts/cluster.sh down"}
-				runBlock(t, tree, "", down, env...)
+				down := exec.CommandContext(context.Background(), "scripts/cluster.sh", "down")
+				down.Dir, down.Env = tree, append(os.Environ(), env...)
+				if out, err := down.CombinedOutput(); err != nil {
+					t.Errorf("down: %v\n%s", err, out)
+				}
 			})
 			for _, b := range all {
 				b.text = replace.Replace(b.text)

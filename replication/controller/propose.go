@@ -28,11 +28,8 @@ const (
 // only then sending it again is safe by itself. ErrOutcomeUnknown: it was
 // proposed, and then lost sight of (K12). All else is the state machine's answer.
 func (c *Controller) propose(ctx context.Context, cmd Command) (any, error) {
-	if _, ok := ctx.Deadline(); !ok {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, proposeTimeout)
-		defer cancel()
-	}
+	ctx, cancel := c.bounded(ctx)
+	defer cancel()
 	var hint string // the leader's URL, from an answer
 	for {
 		changed := c.watchLeader()
@@ -47,6 +44,14 @@ func (c *Controller) propose(ctx context.Context, cmd Command) (any, error) {
 			return nil, fmt.Errorf("%w (%w)", err, ended)
 		}
 	}
+}
+
+// bounded gives a proposal a deadline, if the caller didn't.
+func (c *Controller) bounded(ctx context.Context) (context.Context, context.CancelFunc) {
+	if _, ok := ctx.Deadline(); ok {
+		return context.WithCancel(ctx)
+	}
+	return context.WithTimeout(ctx, proposeTimeout)
 }
 
 // awaitLeader waits for news of the leader, or a moment. Its error: there is no
@@ -105,6 +110,8 @@ func (c *Controller) proposeOnce(ctx context.Context, cmd Command, hint *string)
 // CodeNotController.
 func (c *Controller) forward(ctx context.Context, url string, command []byte) (*wire.ProposeAnswer, error) {
 	deadline, _ := ctx.Deadline()
+	ctx, done := c.whileLeads(ctx, url)
+	defer done()
 	answer, err := c.cfg.Peers.Propose(ctx, url, &wire.Propose{Version: wire.Version, ClusterID: c.ClusterID(), Command: command,
 		TimeoutMs: time.Until(deadline).Milliseconds()})
 	switch {
@@ -120,6 +127,33 @@ func (c *Controller) forward(ctx context.Context, url string, command []byte) (*
 		return nil, fmt.Errorf("%w: %s: %s", ErrOutcomeUnknown, url, answer.Detail)
 	}
 	return nil, fmt.Errorf("%w: %s: %s %s", ErrNoController, url, answer.Code, answer.Detail)
+}
+
+// whileLeads is ctx, and ends also when this member knows that another broker than
+// the one at url leads: a leader that is frozen or cut off doesn't answer, and what
+// was proposed to it is decided by others.
+func (c *Controller) whileLeads(ctx context.Context, url string) (context.Context, func()) {
+	ctx, cancel := context.WithCancel(ctx)
+	ended := make(chan struct{})
+	go func() { // ends with ctx, and done waits for it
+		defer close(ended)
+		for {
+			changed := c.watchLeader()
+			if id, now := c.leader(); id != NoLeader && now != url {
+				cancel()
+				return
+			}
+			select {
+			case <-ctx.Done():
+				return
+			case <-changed:
+			}
+		}
+	}()
+	return ctx, func() {
+		cancel()
+		<-ended
+	}
 }
 
 // apply proposes a command as the leader. The result is what the state machine

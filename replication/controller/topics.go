@@ -106,18 +106,33 @@ func (c *Controller) CreateTopic(ctx context.Context, req CreateTopicRequest) (*
 	if err := req.Check(len(brokers)); err != nil {
 		return nil, err
 	}
-	id := uuid.New()
-	res, err := c.propose(ctx, &CreateTopic{Name: req.Name, ID: id, MinInSync: req.MinInSync, Configs: req.Configs,
-		Replicas: assign(brokers, c.State().TopicCount(), req.Partitions, req.ReplicationFactor)})
-	if errors.Is(err, ErrOutcomeUnknown) {
-		if t, ok := c.State().TopicByID(id); ok {
-			return t, nil // it was made after all: nobody else has this id
+	cmd := &CreateTopic{Name: req.Name, MinInSync: req.MinInSync, Configs: req.Configs,
+		Replicas: assign(brokers, c.State().TopicCount(), req.Partitions, req.ReplicationFactor)}
+	return c.createTopic(ctx, cmd)
+}
+
+// createTopic proposes the topic until it is known what came of it. Each try has an
+// id of its own, for an id is never given twice; a topic by the id of any of them is
+// ours.
+func (c *Controller) createTopic(ctx context.Context, cmd *CreateTopic) (*Topic, error) {
+	ctx, cancel := c.bounded(ctx)
+	defer cancel()
+	tried := map[uuid.UUID]bool{}
+	for {
+		try := *cmd
+		try.ID = uuid.New()
+		tried[try.ID] = true
+		res, err := c.propose(ctx, &try)
+		if err == nil {
+			return res.(*Topic), nil
+		}
+		if t, ok := c.State().Topic(cmd.Name); ok && tried[t.ID] {
+			return t, nil // it was made after all
+		}
+		if !errors.Is(err, ErrOutcomeUnknown) || ctx.Err() != nil {
+			return nil, err
 		}
 	}
-	if err != nil {
-		return nil, err
-	}
-	return res.(*Topic), nil
 }
 
 // AlterTopic sets configs (a nil value removes one, so that the default holds
@@ -195,13 +210,23 @@ func (c *Controller) DeleteTopic(ctx context.Context, name string) error {
 	if IsInternalTopic(name) {
 		return CheckTopicName(name)
 	}
-	_, err := c.propose(ctx, &DeleteTopic{ID: t.ID})
-	if errors.Is(err, ErrOutcomeUnknown) {
+	ctx, cancel := c.bounded(ctx)
+	defer cancel()
+	for {
+		_, err := c.propose(ctx, &DeleteTopic{ID: t.ID})
+		if err == nil {
+			return nil
+		}
+		if !errors.Is(err, ErrOutcomeUnknown) {
+			return renameUnknown(err, name)
+		}
 		if _, ok := c.State().TopicByID(t.ID); !ok {
 			return nil
 		}
+		if ctx.Err() != nil {
+			return err
+		}
 	}
-	return renameUnknown(err, name)
 }
 
 // renameUnknown puts the name that the client used where the state machine knew
