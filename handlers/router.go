@@ -106,7 +106,24 @@ func (a *api) serveRoute(x *exchange, r *http.Request, rt *route) error {
 			return err
 		}
 	}
+	a.hearOf(r)
 	return rt.handle(x, r)
+}
+
+// hearOf sees to it that this broker knows of a topic that another one has created,
+// or given more partitions: who was answered there may ask here at once.
+func (a *api) hearOf(r *http.Request) {
+	name := pathSegment(r, "topic")
+	if name == "" {
+		return
+	}
+	t, ok := a.cfg.Broker.State().Topic(name)
+	if ok {
+		if num, err := strconv.Atoi(pathSegment(r, "partition")); err != nil || num < len(t.Partitions) {
+			return
+		}
+	}
+	a.cfg.Broker.CatchUp(r.Context())
 }
 
 // unrouted answers OPTIONS, or says why no route took the request.

@@ -540,6 +540,8 @@ func (d *testMetadata) SessionValid() bool {
 	return !d.m.expired
 }
 
+func (d *testMetadata) CatchUp(context.Context) {}
+
 func (d *testMetadata) Unfence(context.Context) error {
 	_, err := d.propose(&controller.SetBroker{ID: d.m.id, Epoch: d.m.epoch})
 	return err

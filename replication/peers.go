@@ -26,6 +26,8 @@ type Metadata interface {
 	State() *controller.State
 	Changed() <-chan struct{}
 	Watch() *controller.Cursor
+	// CatchUp makes State as new as the quorum's, if that can be asked now.
+	CatchUp(ctx context.Context)
 	Quorum() controller.QuorumInfo
 
 	// CreateTopic, AlterTopic and DeleteTopic change topics; State has the change

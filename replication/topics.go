@@ -60,6 +60,10 @@ func configDefaults(d Defaults) controller.ConfigDefaults {
 // State is the newest metadata this broker has applied.
 func (b *Broker) State() *controller.State { return b.cfg.Controller.State() }
 
+// CatchUp makes State as new as what any broker has answered before, if the quorum
+// can be asked now. It takes a second at most.
+func (b *Broker) CatchUp(ctx context.Context) { b.cfg.Controller.CatchUp(ctx) }
+
 // Quorum describes the metadata quorum.
 func (b *Broker) Quorum() controller.QuorumInfo { return b.cfg.Controller.Quorum() }
 
@@ -187,37 +191,46 @@ func (b *Broker) DeleteTopic(ctx context.Context, name string) error {
 	return b.catchUp(ctx)
 }
 
-// localTopic finds this broker's part of a topic. One that was made a moment ago
-// is opened first.
+// localTopic finds this broker's part of a topic. One that was made, or got more
+// partitions, a moment ago is opened first.
 func (b *Broker) localTopic(name string) (*topic, error) {
-	for range 2 {
+	for try := 0; ; try++ {
 		b.mu.RLock()
 		t := b.byName[name]
 		b.mu.RUnlock()
-		if t != nil {
+		newest, ok := b.State().Topic(name)
+		if t != nil && (!ok || try > 0 || len(newest.Partitions) <= len(t.meta.Load().Partitions)) {
 			return t, nil
 		}
-		if _, ok := b.State().Topic(name); !ok {
-			break
+		if !ok || try > 0 {
+			return nil, &controller.UnknownTopicError{Topic: name}
 		}
 		if err := b.catchUp(context.Background()); err != nil {
 			return nil, fmt.Errorf("replication: topic %q: %w", name, err)
 		}
 	}
-	return nil, &controller.UnknownTopicError{Topic: name}
+}
+
+// localTopicWith is localTopic of a topic that has a partition num.
+func (b *Broker) localTopicWith(name string, num int32) (*topic, error) {
+	t, err := b.localTopic(name)
+	if err != nil {
+		return nil, err
+	}
+	if n := len(t.meta.Load().Partitions); num < 0 || int(num) >= n {
+		return nil, &UnknownPartitionError{Topic: name, Partition: num, Count: n}
+	}
+	return t, nil
 }
 
 // Partition finds a partition that this broker leads; else *NotLeaderError,
 // *OfflineError, *UnknownPartitionError or *controller.UnknownTopicError.
 func (b *Broker) Partition(name string, num int32) (*Partition, error) {
-	t, err := b.localTopic(name)
+	t, err := b.localTopicWith(name, num)
 	if err != nil {
 		return nil, err
 	}
 	m := t.meta.Load()
-	if num < 0 || int(num) >= len(m.Partitions) {
-		return nil, &UnknownPartitionError{Topic: name, Partition: num, Count: len(m.Partitions)}
-	}
 	p := t.partition(num)
 	if p == nil || p.offline == nil && m.Partitions[num].Leader != b.cfg.NodeID {
 		return nil, &NotLeaderError{Topic: name, Partition: num, Leader: m.Partitions[num].Leader, Epoch: m.Partitions[num].LeaderEpoch}

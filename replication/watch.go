@@ -79,12 +79,9 @@ func (p *Partition) Subscribe(s *Signal) (cancel func()) { return p.subs.add(s) 
 // until cancel is called, once. It may be woken for nothing. Errors:
 // *controller.UnknownTopicError, *UnknownPartitionError.
 func (b *Broker) Subscribe(name string, num int32, s *Signal) (cancel func(), err error) {
-	t, err := b.localTopic(name)
+	t, err := b.localTopicWith(name, num)
 	if err != nil {
 		return nil, err
-	}
-	if n := len(t.meta.Load().Partitions); num < 0 || int(num) >= n {
-		return nil, &UnknownPartitionError{Topic: name, Partition: num, Count: n}
 	}
 	here := func() {}
 	if p := t.partition(num); p != nil && p.offline == nil {

@@ -214,3 +214,19 @@ func TestCluster_AnyBrokerAnswersAnything(t *testing.T) {
 	}
 	c.stopAll()
 }
+
+// TestCluster_ReadYourWritesThroughAnotherBroker: a topic that one broker has
+// created can be used through another at once, and partitions that it has added.
+func TestCluster_ReadYourWritesThroughAnotherBroker(t *testing.T) {
+	c := newCluster(t, 3)
+	for i := range 30 {
+		a, b := c.client(c.nodes[i%3]), c.client(c.nodes[(i+1)%3])
+		path := fmt.Sprintf("/topics/t%d", i)
+		a.must(t, 201, "PUT", path, "application/json", `{"partitions":1}`)
+		b.must(t, 200, "POST", path+"?acks=-1", "application/json", `{"records":[{"value":1}]}`)
+		b.must(t, 200, "PATCH", path, "application/json", `{"partitions":2}`)
+		a.must(t, 200, "POST", path+"/partitions/1?acks=-1", "application/json", `{"records":[{"value":1}]}`)
+		a.must(t, 404, "GET", "/topics/nowhere", "", "")
+	}
+	c.stopAll()
+}

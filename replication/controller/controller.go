@@ -111,6 +111,8 @@ type Controller struct {
 	asked        atomic.Uint32 // whose turn it is to be asked for the leader
 	lagMu        sync.Mutex    // guards lag
 	lag          lag           // of this broker's metadata
+
+	refresh *refresh // see CatchUp
 }
 
 // Open checks the directory and starts raft if this broker is a member of a quorum
@@ -128,7 +130,7 @@ func Open(cfg Config) (*Controller, error) {
 		return nil, err
 	}
 	c := &Controller{cfg: cfg, dir: dir, fsm: newFSM(cfg.Logger), clock: cfg.Clock, stop: make(chan struct{}), changed: make(chan struct{}),
-		failed: make(chan struct{}), alive: make(chan struct{}), beating: make(chan struct{}, 1), nudge: make(chan struct{}, 1)}
+		failed: make(chan struct{}), alive: make(chan struct{}), beating: make(chan struct{}, 1), nudge: make(chan struct{}, 1), refresh: newRefresh()}
 	if c.clock == nil {
 		c.clock = newClock()
 	}

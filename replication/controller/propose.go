@@ -16,8 +16,6 @@ const (
 	enqueueTimeout = 5 * time.Second
 	// proposeTimeout bounds a whole proposal when the caller set no deadline.
 	proposeTimeout = 15 * time.Second
-	// catchUpWait bounds catchUpBriefly.
-	catchUpWait = time.Second
 	// leaderPoll is how often a proposal looks for a leader that no event told of.
 	leaderPoll = 50 * time.Millisecond
 )
@@ -274,16 +272,6 @@ func (c *Controller) fenceHere(ctx context.Context, t *term) (uint64, error) {
 		return 0, err
 	}
 	return c.State().Index, nil // all of former terms is in it, and all that this one answered
-}
-
-// catchUpBriefly makes the local State as new as the quorum's, if it can be asked
-// now: for a refusal that a newer state might not give.
-func (c *Controller) catchUpBriefly(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(ctx, catchUpWait)
-	defer cancel()
-	if index, err := c.fence(ctx); err == nil {
-		_ = c.waitApplied(ctx, index)
-	}
 }
 
 // waitApplied waits until the local State has the command at index.

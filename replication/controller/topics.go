@@ -100,7 +100,7 @@ func (c *Controller) CreateTopic(ctx context.Context, req CreateTopicRequest) (*
 	brokers := c.State().brokersFor(req.ReplicationFactor)
 	if req.Check(len(brokers)) != nil {
 		// Perhaps a broker has come that this one has not heard of yet.
-		c.catchUpBriefly(ctx)
+		c.CatchUp(ctx)
 		brokers = c.State().brokersFor(req.ReplicationFactor)
 	}
 	if err := req.Check(len(brokers)); err != nil {
