@@ -38,6 +38,7 @@ type followers struct {
 	mu       sync.Mutex // guards what follows
 	byLeader map[int32]*fetcher
 	ctx      context.Context // Run's; nil before it
+	over     bool            // it has ended
 	running  sync.WaitGroup
 }
 
@@ -69,7 +70,7 @@ func (fs *followers) assign(p *Partition, leader, epoch int32) {
 
 // start runs a fetcher, once there is a context to run it under. Call it under mu.
 func (fs *followers) start(f *fetcher) {
-	if fs.ctx == nil || fs.ctx.Err() != nil {
+	if fs.ctx == nil || fs.over {
 		return
 	}
 	ctx := fs.ctx
@@ -85,7 +86,8 @@ func (fs *followers) run(ctx context.Context) {
 	}
 	fs.mu.Unlock()
 	<-ctx.Done()
-	fs.mu.Lock() // so that none is started any more
+	fs.mu.Lock()
+	fs.over = true // none is started any more
 	fs.mu.Unlock()
 	fs.running.Wait()
 }

@@ -1,7 +1,6 @@
 package replication
 
 import (
-	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -9,7 +8,6 @@ import (
 	"highwater/replication/controller"
 	"highwater/replication/replica"
 	"highwater/replication/wire"
-	"highwater/storage"
 )
 
 // metaOf is what the rules want to know of a partition's metadata: all of it of one
@@ -211,13 +209,7 @@ func (b *Broker) logRole(p *Partition, m *topicMeta, was string) {
 		Int64("log_end", p.log.WrittenEnd()).Int64("high_watermark", p.hw.Load()).Msg("role")
 }
 
-// isFinal tells that the disk can't be trusted any more: the process must stop (S4).
-func isFinal(err error) bool {
-	final := (*storage.FailedError)(nil)
-	return errors.As(err, &final)
-}
-
-// idOf names a partition to other brokers.
+// id names a partition to other brokers.
 func (p *Partition) id() wire.TopicPartition {
 	return wire.TopicPartition{Topic: p.topic.meta.Load().ID, Partition: p.num}
 }
