@@ -51,7 +51,21 @@ func (b *bench) startCluster(flags ...string) (*brokers, error) {
 		return nil, errors.Join(err, c.stop())
 	}
 	b.broker = c.nodes[0] // b.call asks it
-	return c, nil
+	return c, c.await("broker 1 knows all others", startLimit, func() (bool, error) {
+		var view struct {
+			Brokers []struct {
+				State string `json:"state"`
+			} `json:"brokers"`
+		}
+		err := askJSON(b.ctx, c.nodes[0].url("/cluster"), &view)
+		active := 0
+		for _, x := range view.Brokers {
+			if x.State == "active" {
+				active++
+			}
+		}
+		return active == clusterBrokers, err
+	})
 }
 
 // startNode starts broker i+1 and waits until it serves.
