@@ -115,7 +115,10 @@ func (b *Broker) CreateTopic(ctx context.Context, req controller.CreateTopicRequ
 		req.ReplicationFactor = b.cfg.Defaults.ReplicationFactor
 	}
 	if req.ReplicationFactor == 0 {
-		req.ReplicationFactor = max(min(3, len(b.State().Brokers)), 1)
+		// A voter that this broker hasn't heard of yet, or that hasn't come yet, counts:
+		// the first topic of a new cluster must not have fewer copies than the second.
+		state := b.State()
+		req.ReplicationFactor = max(min(3, max(len(state.Brokers), len(state.Voters))), 1)
 	}
 	if req.MinInSync == 0 {
 		req.MinInSync = b.cfg.Defaults.MinInSyncReplicas

@@ -164,6 +164,7 @@ type Broker struct {
 	lives  int
 	joins  bool // its data was wiped: it comes back by --join
 	paused bool
+	mayEnd bool // by itself
 	env    []string
 	exits  []string // ends that nobody asked for
 }
@@ -276,7 +277,7 @@ func (b *Broker) wait(l *life, number int) {
 	if err != nil {
 		how = fmt.Sprintf("life %d: %v", number, err)
 	}
-	if !l.asked {
+	if !l.asked && !b.mayEnd {
 		b.exits = append(b.exits, how)
 		how += ", by itself"
 	}
@@ -336,14 +337,12 @@ func (b *Broker) Pause() { b.signal(syscall.SIGSTOP, false) }
 // Resume is SIGCONT.
 func (b *Broker) Resume() { b.signal(syscall.SIGCONT, false) }
 
-// Expect says that the broker may end by itself from now on, such as of a disk
+// Expect says whether the broker may end by itself from now on, such as of a disk
 // that fails.
-func (b *Broker) Expect() {
+func (b *Broker) Expect(end bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.life != nil {
-		b.life.asked = true
-	}
+	b.mayEnd = end
 }
 
 // ErrHung is a broker that did not end within its time.

@@ -14,8 +14,8 @@ func diskFaults() []fault {
 		{name: "slow-disks", weight: 1, begin: func(n *Nemesis, _ context.Context) (func(), string) {
 			return n.disk(fmt.Sprintf("fsync-delay %dms", 20+n.rnd.IntN(300)), n.all()...)
 		}},
-		{name: "full-disk", weight: 4, begin: func(n *Nemesis, _ context.Context) (func(), string) { return n.disk("no-space", n.any()) }},
-		{name: "full-disks", weight: 1, begin: func(n *Nemesis, _ context.Context) (func(), string) { return n.disk("no-space", n.all()...) }},
+		{name: "full-disk", weight: 4, begin: func(n *Nemesis, _ context.Context) (func(), string) { return n.fullDisk(n.any()) }},
+		{name: "full-disks", weight: 1, begin: func(n *Nemesis, _ context.Context) (func(), string) { return n.fullDisk(n.all()...) }},
 		{name: "fsync-error", weight: 3, alone: true, begin: func(n *Nemesis, _ context.Context) (func(), string) {
 			return n.brokenDisk(fmt.Sprintf("fsync-error %d", 1+n.rnd.IntN(20)))
 		}},
@@ -41,6 +41,22 @@ func (n *Nemesis) disk(plan string, ids ...int) (end func(), hit string) {
 	}, fmt.Sprintf("%v %s", ids, plan)
 }
 
+// fullDisk leaves no room at all, less than a real disk, where a broker has its
+// ballast: one that can't even make a log begin anew, or start, may end.
+func (n *Nemesis) fullDisk(ids ...int) (end func(), hit string) {
+	for _, id := range ids {
+		n.c.Broker(id).Expect(true)
+	}
+	mend, hit := n.disk("no-space", ids...)
+	return func() {
+		mend()
+		for _, id := range ids {
+			n.c.Broker(id).Expect(false)
+		}
+		n.start(ids...)
+	}, hit
+}
+
 // brokenDisk lets one write or fsync fail: the broker has to end by itself (S4),
 // and its next life knows that something may be missing. It counts as a loss, so
 // that all others have to have everything.
@@ -51,10 +67,12 @@ func (n *Nemesis) brokenDisk(plan string) (end func(), hit string) {
 	}
 	b := n.c.Broker(id)
 	life := b.Life()
-	b.Expect()
+	b.Expect(true)
 	mend, hit := n.disk(plan, id)
 	return func() {
 		mend()
+		time.Sleep(100 * time.Millisecond) // one that is about to end has ended
+		b.Expect(false)
 		if b.Running() && b.Life() == life {
 			return // no write met the fault
 		}
