@@ -190,7 +190,7 @@ func TestALongPollThroughAnotherBroker(t *testing.T) {
 	c := startCluster(t)
 	c.create("polled", 1)
 	leader, other := c.leader("polled", 0)
-	before := polls(t, leader)
+	before := internalRequests(t, leader, wire.PathWatch)
 	var wait sync.WaitGroup
 	for range 20 {
 		wait.Go(func() {
@@ -205,15 +205,16 @@ func TestALongPollThroughAnotherBroker(t *testing.T) {
 	}
 	leader.post("/topics/polled/partitions/0?acks=-1", `{"records":[{"value":"here"}]}`).want(200)
 	wait.Wait()
-	if n := polls(t, leader) - before; n > 20 {
+	if n := internalRequests(t, leader, wire.PathWatch) - before; n > 20 {
 		t.Errorf("20 waiting readers cost the leader %v watches", n)
 	}
 }
 
 func (n *clusterNode) waitersNow() int64 { return n.handler.(*api).waiters.used.Load() }
 
-// polls counts the watch requests that a broker has answered.
-func polls(t testing.TB, n *clusterNode) (sum float64) {
+// internalRequests counts the requests of other brokers under a path that a broker
+// has answered.
+func internalRequests(t testing.TB, n *clusterNode, path string) (sum float64) {
 	t.Helper()
 	families, err := n.metrics.Gather()
 	must(t, err)
@@ -223,7 +224,7 @@ func polls(t testing.TB, n *clusterNode) (sum float64) {
 		}
 		for _, m := range f.GetMetric() {
 			for _, l := range m.GetLabel() {
-				if l.GetName() == "path" && l.GetValue() == wire.PathWatch {
+				if l.GetName() == "path" && l.GetValue() == path {
 					sum += m.GetCounter().GetValue()
 				}
 			}
@@ -401,5 +402,33 @@ func TestStatusOfManyPartitions(t *testing.T) {
 	}
 	if unknown == 0 || unknown == len(ps) {
 		t.Errorf("%d of %d are unknown without broker 1", unknown, len(ps))
+	}
+}
+
+// A thousand tails at the end of a partition that another broker leads: idle, they
+// cost it a long-poll now and then; a record costs it a handful of reads.
+func TestManyTailsThroughAnotherBroker(t *testing.T) {
+	c := startCluster(t)
+	c.create("popular", 1)
+	leader, other := c.leader("popular", 0)
+	const tails = 1000
+	streams := make([]*stream, tails)
+	for i := range streams {
+		streams[i] = other.tail("/topics/popular/partitions/0/records?follow=true&offset=0", accept(typeNDJSON))
+	}
+	before, reads := internalRequests(t, leader, wire.PathWatch), internalRequests(t, leader, wire.PathRead)
+	const records = 5
+	for i := range records {
+		leader.post("/topics/popular/partitions/0/records?acks=-1", strconv.Itoa(i)).want(200)
+		for _, s := range streams {
+			if line, err := s.lines.ReadString('\n'); err != nil || !strings.Contains(line, fmt.Sprintf(`"offset":%d,`, i)) {
+				t.Fatalf("record %d: %q %v", i, line, err)
+			}
+		}
+	}
+	watches, asked := internalRequests(t, leader, wire.PathWatch)-before, internalRequests(t, leader, wire.PathRead)-reads
+	t.Logf("%d tails, %d records: %v watches, %v reads", tails, records, watches, asked)
+	if watches > 10*records || asked > tails*records/4 {
+		t.Errorf("%d tails cost %v watches and %v reads for %d records", tails, watches, asked, records)
 	}
 }

@@ -80,6 +80,7 @@ type Broker struct {
 	repairs   *repairs
 	watcher   *watcher       // of partitions led elsewhere
 	watched   *watchSessions // of other brokers' watchers
+	share     *readShare     // of reads at other brokers
 
 	appends gate           // appends in flight
 	syncers sync.WaitGroup // running syncers
@@ -99,7 +100,7 @@ func New(cfg Config) *Broker {
 	b.rules = replica.Options{LagMax: cfg.LagMax, Alive: b.alive, Mutation: cfg.Mutation}
 	b.followers, b.isr, b.notices, b.sessions = newFollowers(b), newISRManager(b), newNotices(), newSessions(cfg.Mutation)
 	b.repairs = newRepairs()
-	b.watcher, b.watched = newWatcher(b), newWatchSessions()
+	b.watcher, b.watched, b.share = newWatcher(b), newWatchSessions(), newReadShare()
 	return b
 }
 
@@ -191,6 +192,7 @@ func (b *Broker) Close(ctx context.Context) error {
 	go func() {
 		<-b.appends.idle
 		b.syncers.Wait()
+		b.share.running.Wait()
 		close(done)
 	}()
 	select {

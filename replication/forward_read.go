@@ -16,17 +16,39 @@ const maxForwardedReadBytes = 64 << 20
 
 // fetchThere reads at a partition's leader.
 func (b *Broker) fetchThere(ctx context.Context, l *location, req FetchRequest) (FetchResult, error) {
-	pos := wire.ReadPosition{TopicPartition: l.TopicPartition, Offset: req.Offset, LeaderEpoch: req.LeaderEpoch}
+	pos := wire.ReadPosition{TopicPartition: l.TopicPartition, Offset: req.Offset}
 	if req.TopicID != uuid.Nil && req.TopicID != l.Topic {
 		return FetchResult{}, &controller.UnknownTopicError{Topic: req.Topic}
 	}
 	buf := req.Buffer
-	results, err := b.readThere(ctx, l.url, []wire.ReadPosition{pos}, req.Isolation, req.MaxBytes, req.MinBytes, req.MaxWait, &buf)
+	read := func(ctx context.Context, maxWait time.Duration, buf *[]byte) (wire.ReadResult, error) {
+		results, err := b.readThere(ctx, l.url, []wire.ReadPosition{pos}, req.Isolation, req.MaxBytes, req.MinBytes, maxWait, buf)
+		if err != nil {
+			return wire.ReadResult{}, err
+		}
+		return results[0], nil
+	}
+	var result wire.ReadResult
+	var err error
+	if req.MaxWait > 0 {
+		pos.LeaderEpoch = req.LeaderEpoch
+		result, err = read(ctx, req.MaxWait, &buf)
+	} else {
+		key := readKey{TopicPartition: l.TopicPartition, url: l.url, offset: req.Offset, epoch: -1, isolation: req.Isolation, maxBytes: req.MaxBytes}
+		if req.LeaderEpoch != nil {
+			key.epoch = *req.LeaderEpoch // a copy: the read may outlive the reader
+			pos.LeaderEpoch = &key.epoch
+		}
+		result, err = b.share.read(ctx, key,
+			func(ctx context.Context) (wire.ReadResult, error) { return read(ctx, 0, &buf) },
+			func(ctx context.Context) (wire.ReadResult, error) { return read(ctx, 0, nil) })
+	}
 	if err != nil {
 		return FetchResult{}, err
 	}
-	res, err := fetched(&results[0])
-	// To the front of the memory that was lent, so that all of it can be given back.
+	res, err := fetched(&result)
+	// A copy: the memory that was lent can be given back whole, and others may have
+	// the same result.
 	res.Data = append(buf[:0], res.Data...)
 	return res, err
 }
