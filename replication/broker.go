@@ -81,6 +81,7 @@ type Broker struct {
 	watcher   *watcher       // of partitions led elsewhere
 	watched   *watchSessions // of other brokers' watchers
 	share     *readShare     // of reads at other brokers
+	fates     *fates         // of other brokers
 
 	appends gate           // appends in flight
 	syncers sync.WaitGroup // running syncers
@@ -100,7 +101,7 @@ func New(cfg Config) *Broker {
 	b.rules = replica.Options{LagMax: cfg.LagMax, Alive: b.alive, Mutation: cfg.Mutation}
 	b.followers, b.isr, b.notices, b.sessions = newFollowers(b), newISRManager(b), newNotices(), newSessions(cfg.Mutation)
 	b.repairs = newRepairs()
-	b.watcher, b.watched, b.share = newWatcher(b), newWatchSessions(), newReadShare()
+	b.watcher, b.watched, b.share, b.fates = newWatcher(b), newWatchSessions(), newReadShare(), newFates()
 	return b
 }
 

@@ -160,6 +160,8 @@ func (f *forwarded) there(ctx context.Context, leader int32, g *group) {
 	// Not the client's leaving ends it, nor quite its deadline.
 	callCtx, cancel := context.WithTimeout(context.WithoutCancel(ctx), left+answerGrace)
 	defer cancel()
+	fate := f.b.fates.of(f.b.State(), leader)
+	defer context.AfterFunc(fate, cancel)()
 	answer := &wire.JSON[wire.AppendAnswer]{}
 	err := f.b.cfg.Forward.Call(callCtx, g.url, wire.PathAppend, left, req, answer, nil)
 	if err == nil {
@@ -172,7 +174,7 @@ func (f *forwarded) there(ctx context.Context, leader int32, g *group) {
 			f.results[i] = f.b.appendedThere(l, &answer.V.Results[k])
 		case errors.Is(err, wire.ErrNotSent):
 			f.results[i] = AppendResult{Err: fmt.Errorf("%w: %w", l.notLeader(), err)}
-		case callCtx.Err() != nil:
+		case callCtx.Err() != nil && fate.Err() == nil:
 			f.results[i] = AppendResult{Err: ErrTimeout, Unknown: true}
 		default:
 			f.results[i] = AppendResult{Err: &LeaderLostError{Topic: l.name, Partition: l.Partition, Leader: leader, Cause: err}, Unknown: true}

@@ -187,7 +187,8 @@ func (w *watcher) run(ctx context.Context) {
 			w.sweep(now)
 		case <-w.news:
 		case <-cursor.Ready():
-			_, ids, jump := cursor.Next()
+			s, ids, jump := cursor.Next()
+			w.b.fates.follow(s)
 			w.follow(ids, jump)
 		}
 		w.mu.Lock()
