@@ -407,3 +407,24 @@ func TestF53_ATopicMadeAgainWhileABrokerWasDown(t *testing.T) {
 		c.isr("a", 0, 1, 2, 3)
 	})
 }
+
+// A follower whose answers get through but whose requests don't (or the other way
+// round) costs the ISR that follower, and nobody else.
+func TestF38_LinksThatAreCutOneWay(t *testing.T) {
+	for _, way := range [][2]int32{{3, 1}, {1, 3}} {
+		inCluster(t, clusterOptions{lagMax: 2 * time.Second}, func(c *testCluster) {
+			c.create("a", 2, []int32{1, 2, 3})
+			c.appendFirst("a")
+			c.link(way[0], way[1], false)
+			for range 20 {
+				c.broker(1).mustAppend(AcksAll, "a", 0, "x")
+				time.Sleep(500 * time.Millisecond)
+			}
+			c.isr("a", 0, 1, 2)
+			c.leads(1, "a", 0)
+			c.link(way[0], way[1], true)
+			time.Sleep(3 * time.Second)
+			c.isr("a", 0, 1, 2, 3)
+		})
+	}
+}

@@ -162,6 +162,11 @@ func (b *Broker) plan(m *topicMeta) ([]job, error) {
 	var jobs []job
 	for i := range m.Partitions {
 		if !slices.Contains(m.Partitions[i].Replicas, b.cfg.NodeID) {
+			if i < len(old) && old[i] != nil {
+				if err := b.unassign(old[i], m); err != nil {
+					return nil, err
+				}
+			}
 			continue
 		}
 		if i < len(old) && old[i] != nil && old[i].offline == nil {
@@ -176,6 +181,29 @@ func (b *Broker) plan(m *topicMeta) ([]job, error) {
 		t.meta.Store(m)
 	}
 	return jobs, nil
+}
+
+// unassign ends a replica that a completed reassignment took from this broker, and
+// removes its log (R83, R85). An error is final.
+func (b *Broker) unassign(p *Partition, m *topicMeta) error {
+	meta := &m.Partitions[p.num]
+	partitions := slices.Clone(*p.topic.partitions.Load())
+	partitions[p.num] = nil
+	p.topic.partitions.Store(&partitions)
+	p.close(&NotLeaderError{Topic: m.Name, Partition: p.num, Leader: meta.Leader, Epoch: meta.LeaderEpoch})
+	p.topic.data.wake()
+	b.cfg.Logger.Info().Str("topic", m.Name).Int32("partition", p.num).Int32("leader", meta.Leader).Int32("leader_epoch", meta.LeaderEpoch).
+		Ints32("replicas", meta.Replicas).Msg("replica removed: it belongs to other brokers now")
+	if p.offline != nil {
+		return nil // what is left of it is set aside at the next start
+	}
+	id := storage.PartitionID{Topic: m.ID, Partition: p.num}
+	if err := b.cfg.Store.DeleteLog(id); errors.As(err, new(*storage.FailedError)) {
+		return fmt.Errorf("replication: delete %s: %w", id, err)
+	} else if err != nil {
+		b.cfg.Logger.Error().Err(err).Stringer("partition", id).Msg("a removed replica's directory is left over")
+	}
+	return nil
 }
 
 // openAll opens logs, many at a time, and puts them into their topics.
