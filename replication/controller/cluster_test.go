@@ -13,6 +13,8 @@ import (
 
 	"github.com/hashicorp/raft"
 	"github.com/rs/zerolog"
+
+	"highwater/replication/wire"
 )
 
 // testTiming is quick, but leaves a busy machine room (K17).
@@ -192,6 +194,16 @@ func (tc *testCluster) leader() *testNode {
 		return found != nil
 	})
 	return found
+}
+
+// heartbeat has the quorum's leader answer a heartbeat, whichever node that is.
+func (tc *testCluster) heartbeat(hb *wire.Heartbeat) (answer *wire.HeartbeatAnswer) {
+	tc.Helper()
+	tc.eventually("an answer", func() bool {
+		answer = tc.leader().c.ServeHeartbeat(context.Background(), hb)
+		return answer.Code != wire.CodeNotController
+	})
+	return answer
 }
 
 // eventually polls: what it waits for has no event that covers several nodes.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/google/uuid"
@@ -38,10 +39,11 @@ func (c *Controller) Connect(ctx context.Context) error {
 	}
 	joined := make(chan error, 1)
 	joinCtx, cancel := context.WithCancel(ctx)
-	go func() { joined <- c.keepJoining(joinCtx) }()
+	var joining sync.WaitGroup
+	joining.Go(func() { joined <- c.keepJoining(joinCtx) })
 	err := c.catchUp(ctx, joined)
 	cancel()
-	_ = <-joined // it is over; what it said counts in catchUp only
+	joining.Wait()
 	if err != nil {
 		return err
 	}
@@ -55,7 +57,7 @@ func (c *Controller) Connect(ctx context.Context) error {
 
 // catchUp waits until this member has applied all that the quorum had agreed on
 // when it was asked, at least the cluster's id.
-func (c *Controller) catchUp(ctx context.Context, joined chan error) error {
+func (c *Controller) catchUp(ctx context.Context, joined <-chan error) error {
 	for {
 		changed := c.watchLeader()
 		index, err := c.fence(ctx)
@@ -72,13 +74,12 @@ func (c *Controller) catchUp(ctx context.Context, joined chan error) error {
 		case <-c.failed:
 			timer.Stop()
 			return c.failure()
-		case err := <-joined:
-			joined <- nil // for Connect
-			if err != nil {
-				timer.Stop()
-				return err
+		case err := <-joined: // it gave up
+			timer.Stop()
+			if err == nil {
+				err = fmt.Errorf("%w: %w", ErrNoController, ctx.Err())
 			}
-			<-timer.C
+			return err
 		case <-changed:
 			timer.Stop()
 		case <-timer.C:

@@ -201,7 +201,7 @@ func TestF34_OfTwoProcessesWithOneIdOneEnds(t *testing.T) {
 func TestF35_AFormerLifeIsRefusedEverywhere(t *testing.T) {
 	t.Parallel()
 	tc := startCluster(t, 3)
-	leader, others := tc.followers()
+	_, others := tc.followers()
 	n := others[0]
 	old := n.c.BrokerEpoch()
 	topic := tc.create(n.id, "a", 1, 3)
@@ -209,7 +209,7 @@ func TestF35_AFormerLifeIsRefusedEverywhere(t *testing.T) {
 	tc.upAll(n.id)
 	ctx := context.Background()
 	hb := &wire.Heartbeat{Version: wire.Version, Broker: n.id, BrokerEpoch: old, MetadataIndex: 1 << 40}
-	if got := leader.c.ServeHeartbeat(ctx, hb); got.Code != wire.CodeStaleBrokerEpoch {
+	if got := tc.heartbeat(hb); got.Code != wire.CodeStaleBrokerEpoch {
 		t.Errorf("heartbeat: %+v", got)
 	}
 	p := topic.Partitions[0]
@@ -386,4 +386,61 @@ func (tc *testCluster) rejoin(topic *Topic, id int32) {
 			tc.Fatalf("a-%d takes %d back: %+v, %v", i, id, got, err)
 		}
 	}
+}
+
+// A broker that is cut off counts itself out before anybody else leads in its
+// place, also when the quorum's leader changes at that moment (R59).
+func TestR59_TheLeaseOfALostBrokerEndsFirst(t *testing.T) {
+	t.Parallel()
+	tc := startCluster(t, 3)
+	for round := range 4 {
+		leader, others := tc.followers()
+		victim, rest := others[0], []int32{others[1].id, leader.id}
+		if round%2 == 1 {
+			victim, rest = leader, []int32{others[0].id, others[1].id}
+		}
+		tc.eventually("a session", victim.c.SessionValid)
+		tc.net.isolate(victim.url)
+		tc.eventually("fenced", func() bool {
+			for _, id := range rest {
+				if b := tc.nodes[id].c.State().Brokers[victim.id]; b.Fenced {
+					if victim.c.SessionValid() {
+						t.Errorf("round %d: broker %d is fenced and counts itself in", round, victim.id)
+					}
+					return true
+				}
+			}
+			return false
+		})
+		tc.net.heal()
+		tc.eventually("back", func() bool { return victim.c.SessionValid() && !victim.c.State().Brokers[victim.id].Fenced })
+	}
+}
+
+// A member that is down for long gets the log at once when it is back.
+func TestAMemberThatIsBackGetsTheLogAtOnce(t *testing.T) {
+	t.Parallel()
+	tc := startCluster(t, 3)
+	leader, others := tc.followers()
+	m := leader.c.member.Load()
+	tc.kill(others[0].id)
+	tc.create(leader.id, "a", 1, 1)
+	// The sender waits in one call, and gives it up with the term or the membership.
+	if !leader.c.waitToRedial(m.peerOf(others[0].id), m.raft.CurrentTerm()) {
+		t.Error("it doesn't wait for a member that is down")
+	}
+	if leader.c.waitToRedial(m.peerOf(others[0].id), m.raft.CurrentTerm()-1) || leader.c.waitToRedial("9-x", m.raft.CurrentTerm()) {
+		t.Error("it waits for a former term, or for no member")
+	}
+	tc.upAll(others[0].id)
+	tc.sameState()
+}
+
+func (m *member) peerOf(broker int32) raft.ServerID {
+	for _, s := range servers(m.raft) {
+		if serverBroker(s.ID) == broker {
+			return s.ID
+		}
+	}
+	return ""
 }

@@ -29,7 +29,12 @@ func (m *machine) raw(entry []byte) any {
 	return res
 }
 
-func (m *machine) apply(p Command) any { return m.raw(encode(p)) }
+func (m *machine) apply(p Command) any {
+	res := m.raw(encode(p))
+	err, _ := res.(error)
+	encodeOutcome(res, err) // panics on what no other broker could be told
+	return res
+}
 
 // must applies a command that has to succeed.
 func (m *machine) must(p Command) any {
