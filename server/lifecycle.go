@@ -172,6 +172,9 @@ func (p *process) register(ctx context.Context) error {
 			r.Held[log.ID.Topic] = append(r.Held[log.ID.Topic], log.ID.Partition)
 		}
 	}
+	if err := p.neverHad(&r); err != nil {
+		return err
+	}
 	p.gate.phase("registering with the controller")
 	if err := p.ctl.Register(ctx, r); err != nil {
 		return err

@@ -107,6 +107,22 @@ func (l *Log) adopt(cfg LogConfig, onDurable func()) {
 	l.cfg, l.onDurable = cfg, onDurable // nobody has appended yet
 }
 
+// NeverHad vouches that this directory never reported anything of a log: it isn't
+// here, and the index, which knows a log before anything of it is reported, has
+// lost nothing since the controller last heard of this directory. So a partition
+// that was made a moment before the process was killed isn't taken for a lost one
+// (R73). Whoever removes a log's directory by hand leaves its entry in the index.
+func (s *Store) NeverHad(id PartitionID) (bool, error) {
+	if !s.vouches {
+		return false, nil
+	}
+	if _, known := s.index.meta(id); known {
+		return false, nil
+	}
+	there, err := vfs.Exists(s.opts.FS, filepath.Join(s.partitionsDir(), id.String()))
+	return !there && err == nil, wrap(err)
+}
+
 // DurableStart says that whatever the runs before this one reported as durable was
 // fsynced: they ran with FsyncCommit and none saw its disk fail. Together with a
 // log that isn't lossy it proves that nothing is missing, though a process was
@@ -123,11 +139,11 @@ func (s *Store) SetBrokerEpoch(epoch int64) {
 	}
 	s.identityMu.Lock()
 	defer s.identityMu.Unlock()
-	if !s.identity.Unproven {
+	if !s.identity.Unproven && !s.identity.Forgetful {
 		return
 	}
 	changed := s.identity
-	changed.Unproven = false
+	changed.Unproven, changed.Forgetful = false, false
 	if err := changed.write(s.opts.FS, s.opts.Dir); err != nil {
 		s.opts.Logger.Warn().Err(err).Str("file", identityFileName).Msg("not written; the next start counts as one without proof")
 		return

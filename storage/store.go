@@ -95,6 +95,7 @@ type Store struct {
 	clean    bool      // see CleanStart
 	durable  bool      // see DurableStart
 	previous cleanFile // what the last run left; zero if it wasn't clean
+	vouches  bool      // see NeverHad
 
 	fsyncs      atomic.Int64
 	indexWrites atomic.Int64
@@ -236,7 +237,14 @@ func (s *Store) open() error {
 	}
 	identity.Unproven = identity.Unproven || diskFailed || len(logs) > 0 && (!found || identity.Fsync != FsyncCommit)
 	identity.Fsync, s.durable = s.opts.Fsync, !identity.Unproven
-	s.identity = identity
+	s.vouches = found && !identity.Forgetful && !rebuilt
+	if s.identity = identity; rebuilt && !identity.Forgetful {
+		// Before the new index counts as this directory's.
+		s.identity.Forgetful = true
+		if err := s.identity.write(fs, dir); err != nil {
+			return err
+		}
+	}
 	if err := s.raiseGeneration(stored, false); err != nil {
 		return err
 	}
