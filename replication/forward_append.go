@@ -17,6 +17,11 @@ import (
 // has no deadline.
 const defaultAppendTimeout = 30 * time.Second
 
+// unsureLeaderWait is how long an append that a leader refused because it wasn't
+// sure of itself is tried again: a lost session comes back with the next heartbeat
+// once the quorum has a leader.
+const unsureLeaderWait = 3 * time.Second
+
 // answerGrace is how much longer than the request's own time this broker waits for
 // the leader's answer: that a time is over the leader knows best what came of it.
 const answerGrace = 250 * time.Millisecond
@@ -53,12 +58,14 @@ func (f *forwarded) deliver(ctx context.Context, todo []int) {
 		session = defaultSessionTimeout
 	}
 	r := f.b.newRetries(session + produceLeaderMargin)
+	unsure := time.Now().Add(unsureLeaderWait)
 	for {
 		changed := f.b.cfg.Controller.Changed()
 		f.round(ctx, todo)
 		left := todo[:0]
 		for _, i := range todo {
-			if res := &f.results[i]; res.Err != nil && !res.Unknown && isMisdirected(res.Err) {
+			res := &f.results[i]
+			if res.Err != nil && !res.Unknown && (isMisdirected(res.Err) || isUnsure(res.Err) && time.Now().Before(unsure)) {
 				left = append(left, i)
 			}
 		}
@@ -69,11 +76,16 @@ func (f *forwarded) deliver(ctx context.Context, todo []int) {
 }
 
 // isMisdirected tells whether a part that was not written may find another leader.
-// One that leads but can't vouch for it (R61) keeps the part to itself: the answer
-// is its own to give.
 func isMisdirected(err error) bool {
 	var notLeader *NotLeaderError
 	return errors.As(err, &notLeader)
+}
+
+// isUnsure tells whether the leader couldn't vouch for being the leader (R61): it
+// can in a moment, or there will be another; when neither happens its refusal stands.
+func isUnsure(err error) bool {
+	var notConfirmed *NotConfirmedError
+	return errors.As(err, &notConfirmed)
 }
 
 // round tries each part of todo once, all leaders at the same time.

@@ -161,29 +161,40 @@ func (c *Client) request(ctx context.Context, url, path string, in wire.Message)
 	if err != nil {
 		return nil, err
 	}
-	head, payload := wire.AppendFrame(nil, in), in.Payload()
-	req.ContentLength = int64(len(head))
-	for _, p := range payload {
+	pieces := append([][]byte{wire.AppendFrame(nil, in)}, in.Payload()...)
+	for _, p := range pieces {
 		req.ContentLength += int64(len(p))
 	}
-	req.GetBody = func() (io.ReadCloser, error) {
-		if len(payload) == 0 {
-			return io.NopCloser(bytes.NewReader(head)), nil
-		}
-		readers := make([]io.Reader, 0, len(payload)+1)
-		readers = append(readers, bytes.NewReader(head))
-		for _, p := range payload {
-			readers = append(readers, bytes.NewReader(p))
-		}
-		return io.NopCloser(io.MultiReader(readers...)), nil
-	}
-	if req.Body, err = req.GetBody(); err != nil {
-		return nil, err
-	}
+	req.GetBody = func() (io.ReadCloser, error) { return &body{pieces: pieces}, nil }
+	req.Body = &body{pieces: pieces}
 	req.Header["Content-Type"] = contentType
 	c.sign(req.Header)
 	return req, nil
 }
+
+// body reads pieces one after the other, without changing them.
+type body struct {
+	pieces [][]byte
+	at     int // of the first piece
+}
+
+// Read copies as much as fits.
+func (b *body) Read(p []byte) (n int, err error) {
+	for len(b.pieces) > 0 && n < len(p) {
+		k := copy(p[n:], b.pieces[0][b.at:])
+		n, b.at = n+k, b.at+k
+		if b.at == len(b.pieces[0]) {
+			b.pieces, b.at = b.pieces[1:], 0
+		}
+	}
+	if n == 0 && len(b.pieces) == 0 {
+		return 0, io.EOF
+	}
+	return n, nil
+}
+
+// Close does nothing: the pieces are the caller's.
+func (b *body) Close() error { return nil }
 
 var contentType = []string{wire.ContentType}
 
