@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"time"
 
 	"github.com/hashicorp/raft"
@@ -19,6 +20,9 @@ const (
 	memberTick = 250 * time.Millisecond
 	// closeBehind is how many commands a member may lack and count as caught up.
 	closeBehind = 64
+	// nobodysGrace is how long a member may be without a registered broker: far
+	// longer than a broker needs from joining to its registration.
+	nobodysGrace = 5 * time.Minute
 	// changeTimeout bounds the wait for raft to take a change of members.
 	changeTimeout = 5 * time.Second
 )
@@ -117,6 +121,7 @@ func (c *Controller) configuration(r *raft.Raft) (index uint64, members []raft.S
 func (c *Controller) tendMembers(t *term) {
 	ticker := time.NewTicker(memberTick)
 	defer ticker.Stop()
+	nobodys := map[raft.ServerID]time.Duration{}
 	for {
 		select {
 		case <-t.ctx.Done():
@@ -125,8 +130,47 @@ func (c *Controller) tendMembers(t *term) {
 			if err := c.promote(t); err != nil && t.ctx.Err() == nil {
 				c.cfg.Logger.Warn().Err(err).Msg("a member did not get its vote")
 			}
+			if err := c.dismiss(t, nobodys); err != nil && t.ctx.Err() == nil {
+				c.cfg.Logger.Warn().Err(err).Msg("a member that no broker is registered with was not removed")
+			}
 		}
 	}
+}
+
+// dismiss removes one member without a vote that no broker is registered with: the
+// broker was removed, or never came. nobodys remembers since when each is that; one
+// that comes after all joins again.
+func (c *Controller) dismiss(t *term, nobodys map[raft.ServerID]time.Duration) error {
+	s := c.State()
+	index, members := c.configuration(t.member.raft)
+	still := map[raft.ServerID]time.Duration{}
+	for _, m := range members {
+		if b := s.Brokers[serverBroker(m.ID)]; m.Suffrage == raft.Voter || b != nil && b.RaftID == string(m.ID) {
+			continue
+		}
+		still[m.ID] = t.clock()
+		if since, ok := nobodys[m.ID]; ok {
+			still[m.ID] = since
+		}
+	}
+	clear(nobodys)
+	maps.Copy(nobodys, still)
+	for id, since := range nobodys {
+		if t.clock()-since < nobodysGrace {
+			continue
+		}
+		if err := t.acquire(t.ctx, t.change); err != nil {
+			return err
+		}
+		err := within(changeTimeout, t.member.raft.RemoveServer(id, index, changeTimeout))
+		<-t.change
+		if err == nil {
+			delete(nobodys, id)
+			c.cfg.Logger.Info().Str("member", string(id)).Msg("a member that no broker is registered with left the quorum")
+		}
+		return err
+	}
+	return nil
 }
 
 // promote gives the vote to one member that has earned it, if there is one: its

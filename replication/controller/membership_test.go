@@ -337,3 +337,55 @@ func TestPartitionsWithoutMetadataMayJoinButNotFound(t *testing.T) {
 		t.Errorf("without %s: %v", raftFile, err)
 	}
 }
+
+func TestK7_AMemberWithoutABrokerLeaves(t *testing.T) {
+	t.Parallel()
+	tc := startCluster(t, 1)
+	leader := tc.nodes[1]
+	n := tc.add(2)
+	n.cfg = func(c *Config) { c.Cluster, c.Join = nil, []string{leader.url} }
+	c, err := tc.openNode(2)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	if err := c.Connect(ctx); err != nil {
+		t.Fatal(err)
+	}
+	id := c.dir.server()
+	term := *leader.c.leading()
+	now := term.clock()
+	term.clock = func() time.Duration { return now }
+	nobodys := map[raft.ServerID]time.Duration{}
+	for _, after := range []time.Duration{0, nobodysGrace - 1} {
+		now += after
+		if err := leader.c.dismiss(&term, nobodys); err != nil {
+			t.Fatal(err)
+		}
+		if _, ok := leader.suffrage(id); !ok {
+			t.Fatalf("gone after %s", after)
+		}
+	}
+	now++
+	if err := leader.c.dismiss(&term, nobodys); err != nil {
+		t.Fatal(err)
+	}
+	if _, ok := leader.suffrage(id); ok {
+		t.Fatal("still a member")
+	}
+	// Alive after all, it comes back; with a broker it may stay.
+	tc.kill(2)
+	if err := tc.up(2); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		if err := leader.c.dismiss(&term, nobodys); err != nil {
+			t.Fatal(err)
+		}
+		now += nobodysGrace
+	}
+	if _, ok := leader.suffrage(id); !ok {
+		t.Error("a registered broker's member is gone")
+	}
+}

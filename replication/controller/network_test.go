@@ -23,11 +23,12 @@ type network struct {
 	at    map[string]*Controller
 	accs  map[string]*streamEnd
 	cuts  map[[2]string]bool // from, to
+	deaf  map[string]bool    // answers to it are lost, all else arrives
 	conns map[*pipeEnd]struct{}
 }
 
 func newNetwork(t *testing.T) *network {
-	return &network{t: t, at: map[string]*Controller{}, accs: map[string]*streamEnd{}, cuts: map[[2]string]bool{}, conns: map[*pipeEnd]struct{}{}}
+	return &network{t: t, at: map[string]*Controller{}, accs: map[string]*streamEnd{}, cuts: map[[2]string]bool{}, deaf: map[string]bool{}, conns: map[*pipeEnd]struct{}{}}
 }
 
 // listen makes the URL's stream layer.
@@ -80,6 +81,19 @@ func (n *network) isolate(url string) {
 		n.cut(url, u)
 		n.cut(u, url)
 	}
+}
+
+// deafen loses the answers to a node's calls, until undeafened.
+func (n *network) deafen(url string, deaf bool) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.deaf[url] = deaf
+}
+
+func (n *network) isDeaf(url string) bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.deaf[url]
 }
 
 func (n *network) heal() {
@@ -199,7 +213,7 @@ func call[Q, A any](ctx context.Context, l link, url string, req *Q, serve func(
 	go func() { done <- got{serve(target, ctx, through(req))} }()
 	select {
 	case g := <-done:
-		if !l.net.open(url, l.url) {
+		if !l.net.open(url, l.url) || l.net.isDeaf(l.url) {
 			return nil, errNoRoute
 		}
 		return through(g.answer), nil

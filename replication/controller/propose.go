@@ -127,17 +127,19 @@ func (c *Controller) forward(ctx context.Context, url string, command []byte) (*
 	return nil, fmt.Errorf("%w: %s: %s %s", ErrNoController, url, answer.Code, answer.Detail)
 }
 
-// whileLeads is ctx, and ends also when this member knows that another broker than
+// whileLeads is ctx, and ends also when this member learns that another broker than
 // the one at url leads: a leader that is frozen or cut off doesn't answer, and what
-// was proposed to it is decided by others.
+// was proposed to it is decided by others. (What this member believed before it was
+// sent on to url is no news.)
 func (c *Controller) whileLeads(ctx context.Context, url string) (context.Context, func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	ended := make(chan struct{})
+	_, was := c.leader()
 	go func() { // ends with ctx, and done waits for it
 		defer close(ended)
 		for {
 			changed := c.watchLeader()
-			if id, now := c.leader(); id != NoLeader && now != url {
+			if id, now := c.leader(); id != NoLeader && now != url && now != was {
 				cancel()
 				return
 			}

@@ -118,6 +118,7 @@ func (c *Controller) createTopic(ctx context.Context, cmd *CreateTopic) (*Topic,
 	ctx, cancel := c.bounded(ctx)
 	defer cancel()
 	tried := map[uuid.UUID]bool{}
+	var unknown error // of a try that may be decided yet
 	for {
 		try := *cmd
 		try.ID = uuid.New()
@@ -129,8 +130,13 @@ func (c *Controller) createTopic(ctx context.Context, cmd *CreateTopic) (*Topic,
 		if t, ok := c.State().Topic(cmd.Name); ok && tried[t.ID] {
 			return t, nil // it was made after all
 		}
-		if !errors.Is(err, ErrOutcomeUnknown) || ctx.Err() != nil {
+		if errors.Is(err, ErrOutcomeUnknown) {
+			unknown = err
+		} else if unknown == nil || !errors.Is(err, ErrNoController) {
 			return nil, err
+		}
+		if ctx.Err() != nil || c.failure() != nil || errors.Is(err, ErrNoController) {
+			return nil, unknown // also if a later try was provably not proposed
 		}
 	}
 }
@@ -212,19 +218,23 @@ func (c *Controller) DeleteTopic(ctx context.Context, name string) error {
 	}
 	ctx, cancel := c.bounded(ctx)
 	defer cancel()
+	var unknown error // of a try that may be decided yet
 	for {
 		_, err := c.propose(ctx, &DeleteTopic{ID: t.ID})
 		if err == nil {
 			return nil
 		}
-		if !errors.Is(err, ErrOutcomeUnknown) {
+		if errors.Is(err, ErrOutcomeUnknown) {
+			unknown = err
+		}
+		if _, ok := c.State().TopicByID(t.ID); !ok && unknown != nil {
+			return nil // by one of these tries or by somebody else: it is gone
+		}
+		if !errors.Is(err, ErrOutcomeUnknown) && (unknown == nil || !errors.Is(err, ErrNoController)) {
 			return renameUnknown(err, name)
 		}
-		if _, ok := c.State().TopicByID(t.ID); !ok {
-			return nil
-		}
-		if ctx.Err() != nil {
-			return err
+		if ctx.Err() != nil || c.failure() != nil || errors.Is(err, ErrNoController) {
+			return unknown // also if a later try was provably not proposed
 		}
 	}
 }
