@@ -74,7 +74,9 @@ func (in *Internal) deleteRecords(w http.ResponseWriter, r *http.Request) error 
 	if err != nil {
 		return err
 	}
-	return served(in, w, r, func(req *wire.DeleteRecordsRequest) *wire.DeleteRecordsAnswer { return b.ServeDeleteRecords(req) })
+	return served(in, w, r, func(req *wire.DeleteRecordsRequest) *wire.DeleteRecordsAnswer {
+		return b.ServeDeleteRecords(r.Context(), req)
+	})
 }
 
 func (in *Internal) status(w http.ResponseWriter, r *http.Request) error {

@@ -75,7 +75,9 @@ func (f *fetcher) applyOne(w *following, answer *wire.FetchedPartition) {
 		return
 	case d.Step == replica.Append:
 		p.followed(min(d.HighWatermark, p.log.DurableEnd()))
-		f.raiseStart(w)
+		if f.raiseStart(w) {
+			f.makeDue(w) // who deletes records waits for the leader to hear of it (R89)
+		}
 		w.failures = 0
 	case d.Step == replica.Truncate:
 		f.truncate(w, answer)
@@ -135,16 +137,18 @@ func (f *fetcher) finish(w *following) {
 	p.applied(step.done)
 }
 
-// raiseStart follows the leader's log start (R89).
-func (f *fetcher) raiseStart(w *following) {
+// raiseStart follows the leader's log start (R89), and tells whether it moved.
+func (f *fetcher) raiseStart(w *following) bool {
 	log := w.p.log
 	to := min(w.step.decision.LogStart, log.WrittenEnd())
 	if to <= log.StartOffset() {
-		return
+		return false
 	}
 	if err := log.AdvanceStart(to); err != nil {
 		f.b.followFailed(w.p, err)
+		return false
 	}
+	return true
 }
 
 // refused handles an error of the log: it backs off, and asks again.

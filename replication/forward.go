@@ -93,7 +93,7 @@ func (b *Broker) Offsets(ctx context.Context, name string, num int32, timestampM
 // *storage.OffsetOutOfRangeError with the allowed range; as Fetch.
 func (b *Broker) DeleteRecords(ctx context.Context, name string, num int32, before int64) (start int64, err error) {
 	err = b.atLeader(ctx, name, num, readLeaderWait,
-		func() (err error) { start, err = b.deleteRecordsLocal(name, num, before); return err },
+		func() (err error) { start, err = b.deleteRecordsLocal(ctx, name, num, before); return err },
 		func(l *location) (err error) { start, err = b.deleteRecordsThere(ctx, l, before); return err })
 	return start, err
 }

@@ -288,11 +288,11 @@ func (b *Broker) deleteRecordsThere(ctx context.Context, l *location, before int
 }
 
 // ServeDeleteRecords deletes for another broker.
-func (b *Broker) ServeDeleteRecords(req *wire.DeleteRecordsRequest) *wire.DeleteRecordsAnswer {
+func (b *Broker) ServeDeleteRecords(ctx context.Context, req *wire.DeleteRecordsRequest) *wire.DeleteRecordsAnswer {
 	answer := &wire.DeleteRecordsAnswer{Version: wire.Version}
 	p, err := b.partitionByID(req.TopicPartition)
 	if err == nil {
-		answer.Beginning, err = b.deleteRecordsIn(p, req.Before)
+		answer.Beginning, err = b.deleteRecordsIn(ctx, p, req.Before)
 	}
 	answer.Error = encodeError(err)
 	return answer

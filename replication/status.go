@@ -65,15 +65,17 @@ func (p *Partition) knownEnd(ctx context.Context) (int64, error) {
 }
 
 // deleteRecordsLocal is DeleteRecords of a partition that this broker leads.
-func (b *Broker) deleteRecordsLocal(name string, num int32, before int64) (int64, error) {
+func (b *Broker) deleteRecordsLocal(ctx context.Context, name string, num int32, before int64) (int64, error) {
 	p, err := b.Partition(name, num)
 	if err != nil {
 		return 0, err
 	}
-	return b.deleteRecordsIn(p, before)
+	return b.deleteRecordsIn(ctx, p, before)
 }
 
-func (b *Broker) deleteRecordsIn(p *Partition, before int64) (int64, error) {
+// deleteRecordsIn returns when no in-sync replica has the records any more: one that
+// is elected must not bring them back (R89). ErrTimeout: some may have them still.
+func (b *Broker) deleteRecordsIn(ctx context.Context, p *Partition, before int64) (int64, error) {
 	if !b.vouches(p) {
 		return 0, p.notConfirmed()
 	}
@@ -93,7 +95,54 @@ func (b *Broker) deleteRecordsIn(p *Partition, before int64) (int64, error) {
 	if err := p.log.AdvanceStart(before); err != nil {
 		return 0, p.gone(err)
 	}
-	return p.log.StartOffset(), nil
+	p.watches.wake(false)
+	return p.log.StartOffset(), p.awaitStart(ctx, before)
+}
+
+const (
+	// startWait bounds how long a deletion waits for the in-sync replicas: less than
+	// a forwarded call may take.
+	startWait = 5 * time.Second
+	// startPoll is how often it looks: a follower's news is one fetch away.
+	startPoll = 5 * time.Millisecond
+)
+
+// awaitStart waits until every in-sync replica's log begins at `to` or behind it.
+func (p *Partition) awaitStart(ctx context.Context, to int64) error {
+	deadline := time.NewTimer(startWait)
+	defer deadline.Stop()
+	tick := time.NewTicker(startPoll)
+	defer tick.Stop()
+	for {
+		behind, err := p.startBehind(to)
+		if err != nil || !behind {
+			return err
+		}
+		select {
+		case <-tick.C:
+		case <-deadline.C:
+			return ErrTimeout
+		case <-ctx.Done():
+			return ErrTimeout
+		}
+	}
+}
+
+// startBehind tells whether an in-sync replica's log begins before `to`, as far as
+// this leader knows.
+func (p *Partition) startBehind(to int64) (bool, error) {
+	p.water.Lock()
+	defer p.water.Unlock()
+	switch {
+	case p.ended != nil:
+		return false, p.ended
+	case p.lead == nil:
+		return false, p.notLeader()
+	}
+	return slices.ContainsFunc(p.lead.MaximalISR(), func(id int32) bool {
+		v := p.lead.View(id)
+		return id != p.topic.b.cfg.NodeID && (v.End < 0 || v.LogStart < to)
+	}), nil
 }
 
 // ReplicaStatus is one replica as the leader sees it.

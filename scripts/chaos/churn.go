@@ -2,13 +2,17 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"math/rand/v2"
 	"net/http"
+	"slices"
 	"sync"
 	"time"
 
 	"chaos/cluster"
+	"chaos/history"
+	"chaos/load"
 )
 
 // eventDeleted notes that a topic, by its id, was deleted.
@@ -17,7 +21,8 @@ const eventDeleted = "topic deleted"
 // churn makes, changes and deletes topics while faults are on, and deletes the
 // oldest records of the topic "trim".
 type churn struct {
-	r *run
+	r      *run
+	trimID string
 
 	mu      sync.Mutex // guards what follows
 	deleted map[string]bool
@@ -26,7 +31,8 @@ type churn struct {
 }
 
 func newChurn(r *run) *churn {
-	return &churn{r: r, deleted: map[string]bool{}, late: map[string]bool{}, counts: map[string]int{}}
+	at := slices.IndexFunc(r.topics, func(t *load.Topic) bool { return t.Name == "trim" })
+	return &churn{r: r, trimID: r.topics[at].ID, deleted: map[string]bool{}, late: map[string]bool{}, counts: map[string]int{}}
 }
 
 func (c *churn) deletedIDs() map[string]bool {
@@ -64,10 +70,18 @@ func (c *churn) trim(b *cluster.Broker, rnd *rand.Rand) {
 	if b.Ask("/topics/trim/partitions/0/offsets", &got) != nil || got.End-got.Start < 50 {
 		return
 	}
-	before := got.Start + rnd.Int64N((got.End-got.Start)/2)
-	if status, _, err := b.Do("DELETE", fmt.Sprintf("/topics/trim/partitions/0/records?before_offset=%d", before), ""); err == nil {
+	op := &history.Op{ID: c.r.rec.NextID(), Client: "churn", Kind: history.Trim, Partition: history.Partition{Topic: c.trimID, Index: 0}, Broker: b.ID,
+		Call: c.r.rec.Now(), High: -1, Outcome: history.Failed}
+	status, answer, err := b.Do("DELETE", fmt.Sprintf("/topics/trim/partitions/0/records?before_offset=%d", got.Start+rnd.Int64N((got.End-got.Start)/2)), "")
+	var moved struct {
+		Start *int64 `json:"beginning_offset"`
+	}
+	op.Return, op.Status = c.r.rec.Now(), status
+	if err == nil && status == http.StatusOK && json.Unmarshal(answer, &moved) == nil && moved.Start != nil {
+		op.Outcome, op.Start = history.OK, *moved.Start
 		c.note("delete-records", status)
 	}
+	c.r.rec.Op(op)
 }
 
 // alter changes a setting of a topic that everybody uses.

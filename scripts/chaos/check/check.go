@@ -70,6 +70,7 @@ type part struct {
 	produces []*history.Op
 	reads    []*history.Op // fetches and tails
 	ends     []*history.Op
+	trims    []*history.Op
 	views    []*history.View
 	truth    *history.View      // nil: none
 	at       map[int64]string   // truth by offset
@@ -102,6 +103,8 @@ func newChecker(h *history.History, o Options) *checker {
 			p.reads = append(p.reads, op)
 		case history.End:
 			p.ends = append(p.ends, op)
+		case history.Trim:
+			p.trims = append(p.trims, op)
 		}
 	}
 	for _, v := range h.Views {

@@ -129,8 +129,8 @@ func damages() []damage {
 		{"a client's second request stands before its first", "V10", func(h *history.History) { h.Ops[4].Offsets[0] = 1 }},
 		{"offsets of one answer are out of order", "V10", func(h *history.History) { h.Ops[0].Offsets[1] = 2; h.Ops[0].Offsets[2] = 1 }},
 		{"the end offset went back", "V11", func(h *history.History) { h.Ops[7].Call, h.Ops[7].High = 7*second+1, 3 }},
-		{"the start offset went back", "V11", func(h *history.History) {
-			h.Ops[5].Start, h.Ops[7].Call = 1, 7*second+1
+		{"deleted records come back", "R89", func(h *history.History) {
+			h.Ops = append(h.Ops, &history.Op{ID: 20, Client: "a", Kind: history.Trim, Partition: orders, Call: second, Return: 6*second - 1, Outcome: history.OK, Start: 1, High: -1})
 		}},
 		{"the log ends below what was told", "V11", func(h *history.History) { h.Ops[7].High = 6 }},
 		{"no answer from a broker that ran", "V15", func(h *history.History) { h.Ops[7].NoAnswer = true }},
@@ -201,7 +201,7 @@ func TestBadHistories(t *testing.T) {
 			proved[d.invariant] = true
 		})
 	}
-	for _, invariant := range strings.Fields("V1 V2 V3 V4 V5 V6 V7 V8 V9 V10 V11 V15 V16 V17 V18 V19 V20 V21 V22 V23 V24 V26 V27") {
+	for _, invariant := range strings.Fields("V1 V2 V3 V4 V5 V6 V7 V8 V9 V10 V11 V15 V16 V17 V18 V19 V20 V21 V22 V23 V24 V26 V27 R89") {
 		if !proved[invariant] {
 			t.Errorf("no history breaks %s", invariant)
 		}

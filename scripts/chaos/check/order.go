@@ -130,7 +130,8 @@ func (c *checker) recency(p *part) {
 	}
 }
 
-// ends: the end of a log that clients are told never goes back, whoever is asked (V11).
+// ends: the end of a log that clients are told never goes back, whoever is asked
+// (V11), and records that were deleted don't come back (R89).
 func (c *checker) ends(p *part) {
 	if c.o.Unclean {
 		return
@@ -143,7 +144,11 @@ func (c *checker) ends(p *part) {
 		}
 		told = append(told, op)
 		high.add(op.Return, op.High, op)
-		start.add(op.Return, op.Start, op)
+	}
+	for _, op := range p.trims {
+		if op.Outcome == history.OK {
+			start.add(op.Return, op.Start, op)
+		}
 	}
 	high.rise()
 	start.rise()
@@ -152,7 +157,7 @@ func (c *checker) ends(p *part) {
 			c.fail("V11", "%s: %s says that the log ends at %d; %s had said %d before it began", p, name(op), op.High, name(m.by), m.value)
 		}
 		if m, ok := start.before(op.Call); ok && op.Start < m.value {
-			c.fail("V11", "%s: %s says that the log starts at %d; %s had said %d before it began", p, name(op), op.Start, name(m.by), m.value)
+			c.fail("R89", "%s: %s says that the log starts at %d; %s had moved it to %d before it began", p, name(op), op.Start, name(m.by), m.value)
 		}
 		if p.truth != nil && op.High > p.truth.End {
 			c.fail("V11", "%s: %s said that the log ends at %d; at the end of the run it ends at %d", p, name(op), op.High, p.truth.End)

@@ -14,6 +14,7 @@ const (
 	Fetch   Kind = "fetch" // one GET …/records
 	Tail    Kind = "tail"  // what one follow=true stream delivered
 	End     Kind = "end"   // GET …/offsets
+	Trim    Kind = "trim"  // DELETE …/records: Start is where the log begins from then on
 )
 
 // Outcome is what the client was told.
