@@ -149,7 +149,9 @@ func (m *member) serve(ctx context.Context, path string, request []byte) ([]byte
 	case wire.PathOffsets:
 		return serveJSON(request, func(req *wire.OffsetsRequest) *wire.OffsetsAnswer { return m.ServeOffsets(ctx, req) })
 	case wire.PathDeleteRecords:
-		return serveJSON(request, m.ServeDeleteRecords)
+		return serveJSON(request, func(q *wire.DeleteRecordsRequest) *wire.DeleteRecordsAnswer {
+			return m.ServeDeleteRecords(context.Background(), q)
+		})
 	case wire.PathStatus:
 		return serveJSON(request, func(req *wire.StatusRequest) *wire.StatusAnswer { return m.ServeStatus(ctx, req) })
 	}
