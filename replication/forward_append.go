@@ -254,7 +254,7 @@ func (b *Broker) appendRequest(p *wire.AppendPartition) (AppendRequest, error) {
 	for i, bytes := range p.Batches {
 		batch, rest, err := storage.ParseBatch(bytes)
 		if err != nil || len(rest) > 0 {
-			return AppendRequest{}, fmt.Errorf("%w: a broken batch: %v", wire.ErrMalformed, err) // not damage of a disk
+			return AppendRequest{}, fmt.Errorf("%w: no whole batch", wire.ErrMalformed) // err would be damage of a disk
 		}
 		req.Batches[i] = batch
 	}

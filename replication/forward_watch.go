@@ -50,9 +50,9 @@ type watched struct {
 }
 
 // wake has all who wait for the partition look again.
-func (w *watched) wake() {
-	w.subs.wake()
-	w.topic.data.wake()
+func (p *watched) wake() {
+	p.subs.wake()
+	p.topic.data.wake()
 }
 
 func newWatcher(b *Broker) *watcher {
