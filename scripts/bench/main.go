@@ -1,5 +1,5 @@
-// Command bench measures one broker against the performance targets P1-P5, P9
-// and P11-P13 of docs/PERFORMANCE.md. Each figure is a ratio of two sides that
+// Command bench measures brokers against the performance targets P1-P16 of
+// docs/PERFORMANCE.md. Each figure is a ratio of two sides that
 // ran in turns in this one run; no time is a target by itself.
 //
 //	go run ./scripts/bench            the whole run, under 12 minutes
