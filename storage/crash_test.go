@@ -16,18 +16,18 @@ import (
 	"highwater/storage/vfs"
 )
 
-// crashSeedsEnv raises the number of seeds that TestCrashModel runs.
+// crashSeedsEnv raises the number of seeds that TestF48_CrashModel runs.
 const crashSeedsEnv = "HIGHWATER_CRASH_SEEDS"
 
 // crashSeedEnv runs one seed only.
 const crashSeedEnv = "HIGHWATER_CRASH_SEED"
 
-// TestCrashModel drives a log over a file system that crashes at any operation,
+// TestF48_CrashModel drives a log over a file system that crashes at any operation,
 // again and again, and compares what is there afterwards with what was promised:
 // every record below the last successful Sync is there once, in order and equal;
 // nothing else is there but a prefix of what was appended behind it (F41, F44,
 // F48, F51, V27, V28).
-func TestCrashModel(t *testing.T) {
+func TestF48_CrashModel(t *testing.T) {
 	first, seeds := uint64(1), uint64(200)
 	if raceDetector {
 		seeds = 40

@@ -51,10 +51,10 @@ func crashed(t *testing.T, dir string) string {
 	return to
 }
 
-// TestR73_HeldTellsWhatIsThere (F33, F45, R34, R72): what a broker says of its
+// TestR73_F33_F45_HeldTellsWhatIsThere (R34, R72): what a broker says of its
 // logs when it registers, and that it says so again after a crash, until the
 // controller knows.
-func TestR73_HeldTellsWhatIsThere(t *testing.T) {
+func TestR73_F33_F45_HeldTellsWhatIsThere(t *testing.T) {
 	dir := t.TempDir()
 	s, _ := openStore(t, dir)
 	for topic := range byte(6) {

@@ -118,9 +118,9 @@ func must(t testing.TB, err error) {
 	}
 }
 
-// TestWrongIndexEntries fills the index with lies: each is checked against the
+// TestF44_WrongIndexEntries fills the index with lies: each is checked against the
 // segment and passed over.
-func TestWrongIndexEntries(t *testing.T) {
+func TestF44_WrongIndexEntries(t *testing.T) {
 	s := newMemStore(t, LogConfig{SegmentBytes: 40_000})
 	s.batches(300, 3)
 	have := s.ix.current[testID].offsets

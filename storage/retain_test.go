@@ -242,9 +242,9 @@ func TestEpochsSurvive(t *testing.T) {
 	}
 }
 
-// TestHandlesAreBounded: ten times more segments than handles can be read, and
+// TestF50_HandlesAreBounded: ten times more segments than handles can be read, and
 // running out of descriptors closes idle ones and goes on (F50).
-func TestHandlesAreBounded(t *testing.T) {
+func TestF50_HandlesAreBounded(t *testing.T) {
 	s := newMemStore(t, LogConfig{SegmentBytes: 1})
 	n := maxIdleHandles + 50
 	for i := range n {
