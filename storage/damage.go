@@ -98,13 +98,9 @@ func (l *Log) examine(sec *section) {
 		l.damage = sortDamage(append(kept, found...))
 	}
 	changed := !slices.EqualFunc(before, l.damage, damage.same)
-	worse := changed && len(l.damage) > 0
 	l.mu.Unlock()
 	if changed {
 		l.disk.index.update(l.id, l.describe)
-	}
-	if worse {
-		l.disk.damaged(l.id)
 	}
 }
 

@@ -42,8 +42,6 @@ type disk struct {
 	admit func(bytes int64) error
 	// outOfSpace is told of each write that found no room.
 	outOfSpace func()
-	// damaged is told of each log in which damage was found. It must not wait.
-	damaged func(PartitionID)
 	// fsynced is told how long each fsync of a segment took.
 	fsynced func(time.Duration)
 }
@@ -71,7 +69,6 @@ func newDisk(fs vfs.FS, dir string, index logIndex, opts Options) *disk {
 		failed:     func(error) {},
 		admit:      func(int64) error { return nil },
 		outOfSpace: func() {},
-		damaged:    func(PartitionID) {},
 		fsynced:    func(time.Duration) {},
 	}
 	d.files = newHandles(fs, opts.MaxIdleFiles, func(err error) { d.failed(err) })

@@ -440,9 +440,6 @@ func (r *recovery) finish() error {
 	for _, s := range l.segments {
 		l.disk.files.rest(s)
 	}
-	if len(l.damage) > 0 {
-		l.disk.damaged(l.id)
-	}
 	return nil
 }
 

@@ -105,10 +105,6 @@ type Store struct {
 	failure atomic.Pointer[FailedError] // the first one; final (S4)
 	failed  chan struct{}               // closed by fail
 
-	damageFound chan struct{} // buffered 1: damaged isn't empty
-	damagedMu   sync.Mutex    // guards damaged
-	damaged     map[PartitionID]struct{}
-
 	removals chan struct{} // buffered 1: there are deleted directories to remove
 
 	identityMu sync.Mutex // guards identity, and serialises the writing of its file, which is rare
@@ -154,8 +150,7 @@ func Open(opts Options) (*Store, error) {
 	if err := vfs.MkdirAll(opts.FS, opts.Dir); err != nil {
 		return nil, wrap(err)
 	}
-	s := &Store{opts: opts, failed: make(chan struct{}), removals: make(chan struct{}, 1),
-		damageFound: make(chan struct{}, 1), damaged: map[PartitionID]struct{}{}, logs: map[PartitionID]*openedLog{}}
+	s := &Store{opts: opts, failed: make(chan struct{}), removals: make(chan struct{}, 1), logs: map[PartitionID]*openedLog{}}
 	if opts.FS.OnDisk() {
 		var err error
 		if s.lock, err = lockDir(opts.Dir); err != nil {
@@ -221,7 +216,7 @@ func (s *Store) open() error {
 	s.disk = newDisk(fs, dir, s.index, s.opts)
 	s.disk.indexLost = rebuilt && len(logs) > 0
 	s.disk.failed = func(err error) { _ = s.fail(err) }
-	s.disk.admit, s.disk.outOfSpace, s.disk.fsynced, s.disk.damaged = s.admit, s.guard.outOfSpace, s.fsynced, s.noteDamaged
+	s.disk.admit, s.disk.outOfSpace, s.disk.fsynced = s.admit, s.guard.outOfSpace, s.fsynced
 	s.clean = clean && !rebuilt && stored == previous.IndexGeneration
 	if s.clean {
 		s.previous = previous

@@ -3,8 +3,6 @@ package storage
 import (
 	"context"
 	"errors"
-	"maps"
-	"slices"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -106,31 +104,6 @@ func (s *Store) Failure() error {
 		return f
 	}
 	return nil
-}
-
-// DamageFound tells that TakeDamaged has something to tell.
-func (s *Store) DamageFound() <-chan struct{} { return s.damageFound }
-
-// TakeDamaged returns the logs in which damage was found since the last call: by
-// recovery, a reader or the scrub. Log.Damage tells where, Log.Mend and
-// Log.DropDamage do something about it; a leader gives up its role first, since it
-// can't serve what it has lost (S7).
-func (s *Store) TakeDamaged() []PartitionID {
-	s.damagedMu.Lock()
-	defer s.damagedMu.Unlock()
-	ids := slices.Collect(maps.Keys(s.damaged))
-	clear(s.damaged)
-	return ids
-}
-
-func (s *Store) noteDamaged(id PartitionID) {
-	s.damagedMu.Lock()
-	s.damaged[id] = struct{}{}
-	s.damagedMu.Unlock()
-	select {
-	case s.damageFound <- struct{}{}:
-	default:
-	}
 }
 
 // admit is asked before n bytes are staged: ErrDiskNearlyFull, a *FailedError, or
