@@ -13,7 +13,9 @@ type memIndex struct {
 	// save makes the state given durable; nil: it is kept in memory alone.
 	save func(map[PartitionID]*memIndexed) error
 
-	saving  sync.Mutex   // held while the state is saved: an older one can't overtake
+	// saving holds one value while the state is saved, so that an older one can't
+	// overtake. It is no mutex because simulated time goes on while one waits for it.
+	saving  chan struct{}
 	changes atomic.Int64 // made so far
 	saved   int64        // of them, those that are durable; guarded by saving
 
@@ -30,7 +32,7 @@ type memIndexed struct {
 }
 
 func newMemoryIndex(save func(map[PartitionID]*memIndexed) error) *memIndex {
-	return &memIndex{save: save, current: map[PartitionID]*memIndexed{}, durable: map[PartitionID]*memIndexed{}}
+	return &memIndex{save: save, saving: make(chan struct{}, 1), current: map[PartitionID]*memIndexed{}, durable: map[PartitionID]*memIndexed{}}
 }
 
 func cloneIndexed(logs map[PartitionID]*memIndexed) map[PartitionID]*memIndexed {
@@ -149,8 +151,8 @@ func (ix *memIndex) updateNow(id PartitionID, change func(*logMeta)) error {
 
 // flush makes all that was noted durable.
 func (ix *memIndex) flush() error {
-	ix.saving.Lock()
-	defer ix.saving.Unlock()
+	ix.saving <- struct{}{}
+	defer func() { <-ix.saving }()
 	ix.mu.Lock()
 	next, changes := cloneIndexed(ix.current), ix.changes.Load()
 	ix.mu.Unlock()

@@ -74,10 +74,10 @@ func (ix *memStoreIndex) run(ctx context.Context) error {
 }
 
 func (ix *memStoreIndex) setGeneration(generation uint64, _ bool) error {
-	ix.saving.Lock()
+	ix.saving <- struct{}{}
 	ix.generation = generation
 	ix.changes.Add(1)
-	ix.saving.Unlock()
+	<-ix.saving
 	return ix.flush()
 }
 
