@@ -400,6 +400,11 @@ func TestR59_TheLeaseOfALostBrokerEndsFirst(t *testing.T) {
 			victim, rest = leader, []int32{others[0].id, others[1].id}
 		}
 		tc.eventually("a session", victim.c.SessionValid)
+		// All have heard of the end of the round before: what they knew of it must not
+		// be taken for this one's.
+		tc.eventually("unfenced, as all know", func() bool {
+			return !slices.ContainsFunc(rest, func(id int32) bool { return tc.nodes[id].c.State().Brokers[victim.id].Fenced })
+		})
 		tc.net.isolate(victim.url)
 		tc.eventually("fenced", func() bool {
 			for _, id := range rest {
