@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 
 	"highwater/replication/wire"
@@ -117,7 +118,11 @@ func (c *Controller) keepSession(ctx context.Context) {
 		return
 	case <-c.alive:
 	}
-	go c.nudgeOnBrokers(ctx) // ends with ctx
+	ctx, cancel := context.WithCancel(ctx)
+	var nudging sync.WaitGroup
+	nudging.Go(func() { c.nudgeOnBrokers(ctx) })
+	defer nudging.Wait()
+	defer cancel()
 	for {
 		changed := c.watchLeader()
 		_, err := c.beatOnce(ctx, false)
