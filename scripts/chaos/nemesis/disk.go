@@ -22,6 +22,7 @@ func diskFaults() []fault {
 		{name: "write-error", weight: 2, alone: true, begin: func(n *Nemesis, _ context.Context) (func(), string) {
 			return n.brokenDisk(fmt.Sprintf("write-error %d", 1+n.rnd.IntN(20)))
 		}},
+		{name: "flip-bit", weight: 3, alone: true, begin: (*Nemesis).flipBit},
 	}
 }
 

@@ -26,6 +26,9 @@ type Batch struct {
 	Sum    [sha256.Size]byte // of all bytes
 	Bad    error             // nil: sound
 	Values [][]byte          // of the records, if sound
+	File   string            // the segment
+	At     int64             // position in it
+	Size   int               // bytes
 }
 
 // Log is one partition's log.
@@ -58,7 +61,7 @@ func Read(dataDir string) ([]Log, error) {
 			return nil, fmt.Errorf("segment: %s: %w", d.Name(), err)
 		}
 		l := Log{Topic: d.Name()[:at], Partition: n}
-		if l.Batches, err = readLog(filepath.Join(dataDir, "partitions", d.Name())); err != nil {
+		if l.Batches, err = ReadLog(filepath.Join(dataDir, "partitions", d.Name())); err != nil {
 			return nil, err
 		}
 		logs = append(logs, l)
@@ -66,7 +69,8 @@ func Read(dataDir string) ([]Log, error) {
 	return logs, nil
 }
 
-func readLog(dir string) (batches []Batch, err error) {
+// ReadLog reads one partition's log.
+func ReadLog(dir string) (batches []Batch, err error) {
 	names, err := filepath.Glob(filepath.Join(dir, "*.log"))
 	if err != nil {
 		return nil, err
@@ -78,6 +82,9 @@ func readLog(dir string) (batches []Batch, err error) {
 			return nil, err
 		}
 		got := parse(data)
+		for i := range got {
+			got[i].File = name
+		}
 		base, err := strconv.ParseInt(strings.TrimSuffix(filepath.Base(name), ".log"), 10, 64)
 		if err == nil && len(got) > 0 && got[0].Base != base {
 			got[0].Bad = errors.Join(got[0].Bad, fmt.Errorf("the segment is named %d", base))
@@ -90,7 +97,7 @@ func readLog(dir string) (batches []Batch, err error) {
 // parse takes a segment apart. What can't be a batch is one bad batch, up to the
 // segment's end.
 func parse(data []byte) (batches []Batch) {
-	for len(data) > 0 {
+	for at := int64(0); len(data) > 0; {
 		if len(data) < headBytes {
 			return append(batches, bad(batches, fmt.Errorf("%d bytes at the end are no batch", len(data))))
 		}
@@ -98,8 +105,10 @@ func parse(data []byte) (batches []Batch) {
 		if size < headBytes || size > int64(len(data)) {
 			return append(batches, bad(batches, fmt.Errorf("a batch of %d bytes in a rest of %d", size, len(data))))
 		}
-		batches = append(batches, parseBatch(data[:size]))
-		data = data[size:]
+		b := parseBatch(data[:size])
+		b.At, b.Size = at, int(size)
+		batches = append(batches, b)
+		data, at = data[size:], at+size
 	}
 	return batches
 }
