@@ -18,7 +18,7 @@ const (
 	fetchWait = 500 * time.Millisecond
 	// fetchGrace is how long after that an answer may take to come, records and
 	// all; a connection that is still silent then is taken for dead.
-	fetchGrace = 10 * time.Second
+	fetchGrace = 5 * time.Second
 	// maxFetchBytes bounds the records of one answer, and so the memory of a
 	// fetcher: some tens of milliseconds of a disk's sequential writing.
 	maxFetchBytes = 8 << 20
@@ -113,6 +113,7 @@ type fetcher struct {
 	failures  int       // fetches that failed, one after the other
 	bufs      [2][]byte // the answers' memory, by turns: there may be two requests under way
 	turn      int
+	small     int          // answers since the last large one
 	applied   []*following // scratch: appended to by the answer at hand
 }
 
@@ -272,6 +273,7 @@ func (f *fetcher) request(now time.Time) *wire.FetchRequest {
 	}
 	list := f.due
 	f.due = nil
+	f.flush(list)
 	for _, w := range list {
 		if !w.isDue {
 			continue
@@ -289,6 +291,20 @@ func (f *fetcher) request(now time.Time) *wire.FetchRequest {
 	}
 	f.session = true
 	return req
+}
+
+// flush makes the logs of those to be named durable, side by side: a broker that led
+// thousands of partitions until now may have something left to fsync in each.
+func (f *fetcher) flush(list []*following) {
+	var dirty []*following
+	for _, w := range list {
+		if w.isDue && w.p.log.StagedEnd() != w.p.log.DurableEnd() {
+			dirty = append(dirty, w)
+		}
+	}
+	if len(dirty) > 1 {
+		forEach(len(dirty), syncConcurrency, func(i int) { _ = dirty[i].p.log.Flush() }) // position tells of errors
+	}
 }
 
 // position fills in where a partition's log stands; all of it is durable then.
@@ -316,6 +332,7 @@ type poll struct {
 	done   chan struct{} // closed when resp and err are set
 	resp   *wire.FetchResponse
 	err    error
+	buf    *[]byte // of resp
 }
 
 // send sends the next request.
@@ -331,6 +348,7 @@ func (f *fetcher) send(ctx context.Context) *poll {
 	ctx, c.cancel = context.WithTimeout(ctx, time.Duration(req.MaxWaitMs)*time.Millisecond+fetchGrace)
 	f.turn = 1 - f.turn
 	buf := &f.bufs[f.turn]
+	c.buf = buf
 	go func() {
 		defer close(c.done)
 		c.resp, c.err = f.b.cfg.Peers.Fetch(ctx, leader.URL, req, buf)
@@ -366,6 +384,7 @@ func (f *fetcher) settle(ctx context.Context, c, next *poll) bool {
 	if !c.failed() {
 		f.failures = 0
 		f.apply(c.resp)
+		f.trim(c)
 		return true
 	}
 	if next != nil {
@@ -374,6 +393,27 @@ func (f *fetcher) settle(ctx context.Context, c, next *poll) bool {
 	f.failed(ctx, c)
 	return false
 }
+
+// trim lets memory of large answers go when they have been small for a while.
+func (f *fetcher) trim(c *poll) {
+	bytes := 0
+	for i := range c.resp.Partitions {
+		bytes += len(c.resp.Partitions[i].Batches)
+	}
+	if f.small++; bytes > keepFetchBytes {
+		f.small = 0
+	}
+	if buf := c.buf; f.small > trimAfter && cap(*buf) > keepFetchBytes {
+		*buf = nil
+	}
+}
+
+const (
+	// keepFetchBytes is the memory that a fetcher keeps for its next answer, and
+	// trimAfter the number of answers that need no more, after which it keeps so little.
+	keepFetchBytes = 256 << 10
+	trimAfter      = 100
+)
 
 var errNoSuchBroker = errors.New("replication: the leader is no registered broker")
 
