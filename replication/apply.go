@@ -75,9 +75,7 @@ func (f *fetcher) applyOne(w *following, answer *wire.FetchedPartition) {
 		return
 	case d.Step == replica.Append:
 		p.followed(min(d.HighWatermark, p.log.DurableEnd()))
-		if f.raiseStart(w) {
-			f.makeDue(w) // who deletes records waits for the leader to hear of it (R89)
-		}
+		f.raiseStart(w)
 		w.failures = 0
 	case d.Step == replica.Truncate:
 		f.truncate(w, answer)
@@ -137,18 +135,18 @@ func (f *fetcher) finish(w *following) {
 	p.applied(step.done)
 }
 
-// raiseStart follows the leader's log start (R89), and tells whether it moved.
-func (f *fetcher) raiseStart(w *following) bool {
+// raiseStart follows the leader's log start (R89).
+func (f *fetcher) raiseStart(w *following) {
 	log := w.p.log
 	to := min(w.step.decision.LogStart, log.WrittenEnd())
 	if to <= log.StartOffset() {
-		return false
+		return
 	}
 	if err := log.AdvanceStart(to); err != nil {
 		f.b.followFailed(w.p, err)
-		return false
+		return
 	}
-	return true
+	f.makeDue(w) // the leader waits to hear of it
 }
 
 // refused handles an error of the log: it backs off, and asks again.

@@ -78,6 +78,7 @@ type Broker struct {
 	isr       *isrManager
 	notices   *notices
 	repairs   *repairs
+	starts    *starts
 	watcher   *watcher       // of partitions led elsewhere
 	watched   *watchSessions // of other brokers' watchers
 	share     *readShare     // of reads at other brokers
@@ -100,7 +101,7 @@ func New(cfg Config) *Broker {
 	b.appends.init()
 	b.rules = replica.Options{LagMax: cfg.LagMax, Alive: b.alive, Mutation: cfg.Mutation}
 	b.followers, b.isr, b.notices, b.sessions = newFollowers(b), newISRManager(b), newNotices(), newSessions(cfg.Mutation)
-	b.repairs = newRepairs()
+	b.repairs, b.starts = newRepairs(), newStarts()
 	b.watcher, b.watched, b.share, b.fates = newWatcher(b), newWatchSessions(), newReadShare(), newFates()
 	return b
 }
@@ -140,7 +141,7 @@ func (b *Broker) Run(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	var loops sync.WaitGroup
-	for _, loop := range []func(context.Context){b.followers.run, b.isr.run, b.watchSession, b.runNotices, b.runRepairs, b.watcher.run, b.watched.run} {
+	for _, loop := range []func(context.Context){b.followers.run, b.isr.run, b.watchSession, b.runNotices, b.runRepairs, b.runStarts, b.watcher.run, b.watched.run} {
 		loops.Go(func() { loop(ctx) })
 	}
 	retention := make(chan error, 1)

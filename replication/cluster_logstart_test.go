@@ -113,3 +113,40 @@ func TestF45_AReplicaThatLostRecordsIsOutOfSyncUntilItHasThemAgain(t *testing.T)
 		c.isr("a", 0, 1, 2, 3)
 	})
 }
+
+// R89, V11: the log start that a client was told never goes back, whoever leads
+// next.
+func TestR89_V11_TheLogStartNeverGoesBack(t *testing.T) {
+	inCluster(t, clusterOptions{}, func(c *testCluster) {
+		c.create("a", 2, []int32{1, 2, 3})
+		for i := range 10 {
+			c.broker(1).mustAppend(AcksAll, "a", 0, fmt.Sprint(i))
+		}
+		c.broker(1).delete("a", 6) // and at once:
+		c.fail(1)
+		c.leads(2, "a", 0)
+		if start := c.broker(2).replica("a", 0).log.StartOffset(); start != 6 {
+			t.Errorf("the next leader's log starts at %d", start)
+		}
+		// One that a follower doesn't know of yet isn't told.
+		c.links(3, false)
+		deleted := make(chan error, 1)
+		go func() {
+			_, err := c.broker(2).deleteRecordsLocal(context.Background(), "a", 0, 8)
+			deleted <- err
+		}()
+		time.Sleep(time.Second)
+		if start := c.broker(2).replica("a", 0).log.StartOffset(); start != 6 || len(deleted) != 0 {
+			t.Errorf("log start %d, though broker 3 may lead next, from 6 on", start)
+		}
+		c.links(3, true)
+		if err := <-deleted; err != nil {
+			t.Error(err)
+		}
+		for _, id := range []int32{2, 3} {
+			if start := c.broker(id).replica("a", 0).log.StartOffset(); start != 8 {
+				t.Errorf("broker %d: log start %d", id, start)
+			}
+		}
+	})
+}

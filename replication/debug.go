@@ -84,6 +84,12 @@ func (p *Partition) debug() DebugPartition {
 		return d
 	}
 	p.mu.Lock()
+	for p.applying != nil { // the log is about to be cut or has grown, and the rest doesn't fit it yet
+		done := p.applying
+		p.mu.Unlock()
+		<-done
+		p.mu.Lock()
+	}
 	defer p.mu.Unlock()
 	d.Role, d.LeaderEpoch = p.role(), p.leaderEpoch
 	if d.Role == roleNone && meta.Leader == self {

@@ -202,7 +202,11 @@ func (m *isrManager) decided(o *proposal, outcome replica.Outcome, result *wire.
 		p.failUnderMin(name)
 		moved = p.raise()
 	}
+	start := p.start
 	p.water.Unlock()
+	if start > 0 {
+		m.b.starts.add(p)
+	}
 	if moved {
 		p.moved()
 	}

@@ -250,6 +250,7 @@ func TestRetentionFollowsTheConfigs(t *testing.T) {
 	for range 3 { // above the high watermark, in segments of their own
 		n.mustAppend(AcksLeader, "a", 0, strings.Repeat("v", 1000))
 	}
+	setISR(p) // its high watermark will move at the next append
 	n.must(n.retain(p))
 	if start := p.log.StartOffset(); start != 6 {
 		t.Errorf("retention.bytes=0: the log starts at %d; all closed segments below the high watermark should be gone", start)

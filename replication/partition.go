@@ -52,6 +52,7 @@ type Partition struct {
 	syncTo   storage.Staged // and is to make everything up to this durable
 	ended    error          // closed, for those who wait
 
+	start   int64   // where the leader's log is to begin, once the others' do; see logstart.go
 	watches watches // the fetch sessions of followers
 	subs    subscribers
 }

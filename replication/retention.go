@@ -50,8 +50,12 @@ func (b *Broker) retain(p *Partition) error {
 	if !leads {
 		return nil
 	}
-	_, err := p.log.Retain(p.hw.Load())
-	if err == nil || p.topic.deleted.Load() || errors.Is(err, storage.ErrClosed) {
+	to := max(p.log.Retainable(p.hw.Load()), p.wantedStart()) // what was wanted before may be possible now
+	if to <= p.log.StartOffset() {
+		return nil
+	}
+	err := b.wantStart(p, to)
+	if err == nil {
 		return nil
 	}
 	if final := (*storage.FailedError)(nil); errors.As(err, &final) {

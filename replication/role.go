@@ -92,7 +92,7 @@ func (p *Partition) role() string {
 func (p *Partition) stopLeading() {
 	p.water.Lock()
 	led := p.lead != nil
-	p.lead, p.isolated = nil, false
+	p.lead, p.isolated, p.start = nil, false, 0
 	p.water.Unlock()
 	if led {
 		p.watches.wake(true)
@@ -159,9 +159,13 @@ func (b *Broker) configure(p *Partition, m *topicMeta) {
 		p.lead.SetMeta(meta)
 		p.failUnderMin(m.Name)
 	}
+	start := p.start
 	p.water.Unlock()
 	if !leads {
 		return
+	}
+	if start > 0 {
+		b.starts.add(p)
 	}
 	if meta.PartitionEpoch > was.PartitionEpoch && !slices.Equal(meta.ISR, was.ISR) && (own == nil || own.PartitionEpoch+1 != meta.PartitionEpoch) {
 		b.cfg.Logger.Info().Str("topic", m.Name).Int32("partition", p.num).Int32("leader_epoch", meta.LeaderEpoch).Int32("partition_epoch", meta.PartitionEpoch).

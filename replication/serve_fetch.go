@@ -195,7 +195,7 @@ func (b *Broker) look(w *watch, maxBytes int, buf []byte) (wire.FetchedPartition
 		return b.refuse(p, at), hardNews
 	}
 	answer := wire.FetchedPartition{TopicPartition: at.TopicPartition, LeaderEpoch: at.LeaderEpoch, Leader: b.cfg.NodeID,
-		HighWatermark: p.hw.Load(), LogStart: p.log.StartOffset(), LeaderEnd: p.log.WrittenEnd()}
+		HighWatermark: p.hw.Load(), LogStart: p.wantedStart(), LeaderEnd: p.log.WrittenEnd()}
 	if at.Offset < answer.LeaderEnd {
 		r, err := p.log.Read(at.Offset, answer.LeaderEnd, max(maxBytes, 1), buf)
 		if !p.leads(at.LeaderEpoch) { // then the log may have been cut since
@@ -286,6 +286,7 @@ func (b *Broker) fetched(p *Partition, life *replica.Session, at *wire.FetchPart
 		Offset: at.Offset, LastEpoch: at.LastEpoch, LogStart: at.LogStart, Contact: life.Contact}, log, now)
 	meta := p.lead.Meta()
 	moved := verdict.Code == wire.OK && p.raise()
+	started := p.start > log.Start && at.LogStart >= p.start
 	hw := p.hw.Load()
 	p.water.Unlock()
 	if verdict.Deposed {
@@ -297,6 +298,9 @@ func (b *Broker) fetched(p *Partition, life *replica.Session, at *wire.FetchPart
 	}
 	if at.Offset >= hw && !slices.Contains(meta.ISR, life.Replica) {
 		b.isr.look(p) // it may join (R42)
+	}
+	if started {
+		b.starts.add(p)
 	}
 	if moved {
 		p.moved()

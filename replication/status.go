@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"highwater/replication/controller"
-	"highwater/storage"
 )
 
 // Offsets are the ends of a partition as consumers see them.
@@ -71,78 +70,6 @@ func (b *Broker) deleteRecordsLocal(ctx context.Context, name string, num int32,
 		return 0, err
 	}
 	return b.deleteRecordsIn(ctx, p, before)
-}
-
-// deleteRecordsIn returns when no in-sync replica has the records any more: one that
-// is elected must not bring them back (R89). ErrTimeout: some may have them still.
-func (b *Broker) deleteRecordsIn(ctx context.Context, p *Partition, before int64) (int64, error) {
-	if !b.vouches(p) {
-		return 0, p.notConfirmed()
-	}
-	hw, knowsEnd, err := p.readable()
-	if err != nil {
-		return 0, err
-	}
-	if before == -1 {
-		before = hw
-	}
-	if before > hw && !knowsEnd { // R51
-		return 0, &OffsetNotAvailableError{Topic: p.topic.name(), Partition: p.num}
-	}
-	if before < 0 || before > hw {
-		return 0, &storage.OffsetOutOfRangeError{Offset: before, Start: p.log.StartOffset(), End: hw}
-	}
-	if err := p.log.AdvanceStart(before); err != nil {
-		return 0, p.gone(err)
-	}
-	p.watches.wake(false)
-	return p.log.StartOffset(), p.awaitStart(ctx, before)
-}
-
-const (
-	// startWait bounds how long a deletion waits for the in-sync replicas: less than
-	// a forwarded call may take.
-	startWait = 5 * time.Second
-	// startPoll is how often it looks: a follower's news is one fetch away.
-	startPoll = 5 * time.Millisecond
-)
-
-// awaitStart waits until every in-sync replica's log begins at `to` or behind it.
-func (p *Partition) awaitStart(ctx context.Context, to int64) error {
-	deadline := time.NewTimer(startWait)
-	defer deadline.Stop()
-	tick := time.NewTicker(startPoll)
-	defer tick.Stop()
-	for {
-		behind, err := p.startBehind(to)
-		if err != nil || !behind {
-			return err
-		}
-		select {
-		case <-tick.C:
-		case <-deadline.C:
-			return ErrTimeout
-		case <-ctx.Done():
-			return ErrTimeout
-		}
-	}
-}
-
-// startBehind tells whether an in-sync replica's log begins before `to`, as far as
-// this leader knows.
-func (p *Partition) startBehind(to int64) (bool, error) {
-	p.water.Lock()
-	defer p.water.Unlock()
-	switch {
-	case p.ended != nil:
-		return false, p.ended
-	case p.lead == nil:
-		return false, p.notLeader()
-	}
-	return slices.ContainsFunc(p.lead.MaximalISR(), func(id int32) bool {
-		v := p.lead.View(id)
-		return id != p.topic.b.cfg.NodeID && (v.End < 0 || v.LogStart < to)
-	}), nil
 }
 
 // ReplicaStatus is one replica as the leader sees it.

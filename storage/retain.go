@@ -148,6 +148,15 @@ func (l *Log) Retain(highWatermark int64) (int64, error) {
 	return l.StartOffset(), err
 }
 
+// Retainable is where the log would start after Retain: what a leader proposes to
+// its followers before it moves its own with AdvanceStart.
+func (l *Log) Retainable(highWatermark int64) int64 {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	to, _ := l.retainable(highWatermark, l.disk.nowMs())
+	return to
+}
+
 // retainable finds the log start that retention asks for, and whether the active
 // segment must be closed for it. Call it under mu.
 func (l *Log) retainable(highWatermark, nowMs int64) (to int64, roll bool) {
