@@ -212,6 +212,9 @@ func (l *Log) publish(w *roundWriter, groups []group, r *round, err error) (dura
 	if w.saveMeta && !w.final {
 		l.epochPending = false
 	}
+	if !w.final && r != nil {
+		l.unsettled = false
+	}
 	for _, g := range groups {
 		l.stagedBytes -= g.bytes
 	}

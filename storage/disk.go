@@ -58,6 +58,8 @@ type logIndex interface {
 	deleteBelow(id PartitionID, offset int64)
 	update(id PartitionID, change func(*logMeta))
 	updateNow(id PartitionID, change func(*logMeta)) error
+	// settle returns when all that was noted of the log is durable; at once if it is.
+	settle(id PartitionID) error
 	drop(id PartitionID) error
 }
 

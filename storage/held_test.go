@@ -220,3 +220,27 @@ func TestHeldLogsAreHandedOut(t *testing.T) {
 		t.Errorf("held %v after one was set aside", held)
 	}
 }
+
+// TestFirstAppendsShareAnIndexTransaction: a follower of many new partitions gets
+// its first records for all of them one after the other, and the index must know
+// each before that, which may not cost a transaction each.
+func TestFirstAppendsShareAnIndexTransaction(t *testing.T) {
+	s, _ := openStore(t, t.TempDir())
+	var logs []*storage.Log
+	for topic := range byte(200) {
+		logs = append(logs, mustOpenLog(t, s, partition(topic)))
+	}
+	before := s.Stats().IndexTransactions
+	for _, l := range logs {
+		st, err := l.StageReplica(replicaBatch(t), 1)
+		if err == nil {
+			err = l.Write(st)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if n := s.Stats().IndexTransactions - before; n < 1 || n > 20 {
+		t.Errorf("%d transactions for the first appends to %d logs", n, len(logs))
+	}
+}

@@ -230,6 +230,22 @@ func (ix *index) updateNow(id PartitionID, change func(*logMeta)) error {
 	return ix.await(ix.change(id, change))
 }
 
+// settle returns when all that was noted of the log is durable: at once if nothing
+// waits, and else with everything else that was noted.
+func (ix *index) settle(id PartitionID) error {
+	ix.mu.RLock()
+	l, err := ix.dirty, ix.err
+	if l.find(id) == nil {
+		l = ix.inWrite
+	}
+	waits := l.find(id) != nil
+	ix.mu.RUnlock()
+	if err != nil || !waits {
+		return err
+	}
+	return ix.await(l)
+}
+
 // change applies change to the meta in the dirty layer, which it returns.
 func (ix *index) change(id PartitionID, change func(*logMeta)) *layer {
 	var stored logMeta

@@ -108,6 +108,7 @@ type Log struct {
 	remover role
 
 	epochs       []EpochEntry // ascending in both
+	unsettled    bool         // the index may not know the log as it is, durably
 	epochTold    bool         // that some batch's epoch is damaged
 	epochPending bool         // the newest epochs are not durable yet
 	resetting    bool         // ResetTo is at work on the files

@@ -60,8 +60,8 @@ func (l *Log) recover() error {
 		// Whatever was flushed may be missing without a trace (R72).
 		l.lossReason = "the index knows nothing of it"
 	}
-	// Or a crash would look the same after the first append.
-	l.epochPending = !r.known || r.meta.Resetting
+	// The index must know before the first append, or a crash after it would look the same.
+	l.unsettled = !r.known || r.meta.Resetting
 	if r.meta.Resetting { // what is there belongs to the log before ResetTo
 		for ; len(found) > 0; found = found[:len(found)-1] {
 			if err := l.removeSegment(newSegment(found[len(found)-1].base)); err != nil {
@@ -386,7 +386,7 @@ func (r *recovery) keepDamageOf(base, below int64) {
 // finish sets the log's ends and tells the index what changed.
 func (r *recovery) finish() error {
 	l := r.log
-	changed := r.scanned || r.meta.Resetting
+	changed := r.scanned || l.unsettled
 	switch {
 	case r.next < r.floor && r.meta.Start >= r.floor:
 		if err := r.finishReset(); err != nil {

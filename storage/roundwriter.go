@@ -17,6 +17,7 @@ type roundWriter struct {
 	log            *Log
 	cfg            LogConfig
 	saveMeta       bool  // an epoch must be durable before its first byte is written (R49)
+	settle         bool  // what the index was told of the log must be
 	maxTimestamp   int64 // of the log
 	notedTimestamp int64
 
@@ -67,7 +68,7 @@ type mark struct {
 
 // newRoundWriter begins at the log's end. Call it under Log.mu, as the writer.
 func newRoundWriter(l *Log) *roundWriter {
-	w := &roundWriter{log: l, cfg: l.cfg, saveMeta: l.epochPending, maxTimestamp: l.maxTimestamp, notedTimestamp: l.notedTimestamp}
+	w := &roundWriter{log: l, cfg: l.cfg, saveMeta: l.epochPending, settle: l.unsettled, maxTimestamp: l.maxTimestamp, notedTimestamp: l.notedTimestamp}
 	if s := l.active(); s != nil {
 		w.touched = append(w.touched, s.state())
 		w.at = s.size
@@ -81,6 +82,10 @@ func (w *roundWriter) write(groups []group) error {
 	l := w.log
 	if w.saveMeta {
 		if err := l.disk.index.updateNow(l.id, l.describe); err != nil {
+			return w.abandon(err)
+		}
+	} else if w.settle {
+		if err := l.disk.index.settle(l.id); err != nil {
 			return w.abandon(err)
 		}
 	}
