@@ -17,12 +17,12 @@ type applying struct {
 	err      error
 }
 
-// syncConcurrency is how many logs a fetcher fsyncs at once: enough for the disk to
+// syncConcurrency is how many logs a fetcher writes and fsyncs at once: enough for the disk to
 // merge them.
 const syncConcurrency = 32
 
-// apply takes an answer over (R16-R18): records into all logs, then one fsync of
-// each log, all at once; then high watermarks and log starts.
+// apply takes an answer over (R16-R18): records are staged in all logs, then each
+// log is written and fsynced, all at once; then high watermarks and log starts.
 func (f *fetcher) apply(resp *wire.FetchResponse) {
 	began := time.Now()
 	f.applied = f.applied[:0]
@@ -48,7 +48,7 @@ func (f *fetcher) apply(resp *wire.FetchResponse) {
 }
 
 // applyOne decides about one partition's part of the answer and does all of it but
-// the fsync of records.
+// the write and fsync of records.
 func (f *fetcher) applyOne(w *following, answer *wire.FetchedPartition) {
 	p := w.p
 	if w.low {
@@ -67,10 +67,6 @@ func (f *fetcher) applyOne(w *following, answer *wire.FetchedPartition) {
 	case err != nil:
 		f.refused(w, err)
 	case d.Step == replica.Append && len(answer.Batches) > 0:
-		if err := p.log.Write(staged); err != nil {
-			f.refused(w, err)
-			break
-		}
 		f.applied = append(f.applied, w)
 		return
 	case d.Step == replica.Append:
