@@ -100,17 +100,16 @@ type Controller struct {
 	failed  chan struct{} // closed when failErr is set
 
 	// The session of this broker (heartbeat.go).
-	alive        chan struct{} // closed by the registration
-	epoch        atomic.Int64  // of the registration
-	wantFence    atomic.Bool   // until Unfence
-	wantShutdown atomic.Bool   // from ControlledShutdown on
-	lease        atomic.Int64  // the clock's time at which SessionValid ends
-	alone        atomic.Bool   // this member leads, and there is no other voter
-	beating      chan struct{} // a token: one heartbeat at a time
-	nudge        chan struct{} // a heartbeat is due now
-	asked        atomic.Uint32 // whose turn it is to be asked for the leader
-	lagMu        sync.Mutex    // guards lag
-	lag          lag           // of this broker's metadata
+	alive        chan struct{}       // closed by the registration
+	epoch        atomic.Int64        // of the registration
+	wantFence    atomic.Bool         // until Unfence
+	wantShutdown atomic.Bool         // from ControlledShutdown on
+	lease        atomic.Int64        // the clock's time at which SessionValid ends
+	alone        atomic.Bool         // this member leads, and there is no other voter
+	beating      chan struct{}       // a token: one heartbeat at a time
+	nudge        chan struct{}       // a heartbeat is due now
+	asked        atomic.Uint32       // whose turn it is to be asked for the leader
+	lag          atomic.Pointer[lag] // of this broker's metadata; what it points to is constant
 
 	refresh *refresh // see CatchUp
 }
@@ -142,6 +141,7 @@ func Open(cfg Config) (*Controller, error) {
 	}
 	c.setCluster(dir.ClusterID)
 	c.wantFence.Store(true)
+	c.lag.Store(&lag{})
 	switch {
 	case dir.Founded:
 	case len(cfg.Join) > 0:

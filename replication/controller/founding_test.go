@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -39,6 +40,17 @@ func TestK6_VotersFoundOneQuorum(t *testing.T) {
 			tc.sameState()
 		})
 	}
+}
+
+func TestV35_NothingIsLeftOfAClosedMember(t *testing.T) {
+	before := runtime.NumGoroutine()
+	tc := startCluster(t, 3)
+	tc.create(1, "a", 3, 3)
+	tc.kill(2)
+	tc.create(1, "b", 3, 1)
+	tc.stop(3)
+	tc.kill(1)
+	checkGoroutines(t, before)
 }
 
 // Whatever is interrupted when, all voters end in the same quorum, or none is

@@ -59,9 +59,9 @@ func (c *Controller) beatOnce(ctx context.Context, leaving bool) (*wire.Heartbea
 	default:
 		return nil, fmt.Errorf("%w: heartbeat answered %s", ErrNoController, answer.Code)
 	}
-	c.lagMu.Lock()
-	c.lag.note(c.State().Index, answer.MetadataIndex, sent)
-	c.lagMu.Unlock()
+	l := *c.lag.Load() // c.beating is held, so nobody else replaces it
+	l.note(c.State().Index, answer.MetadataIndex, sent)
+	c.lag.Store(&l)
 	if answer.Fenced {
 		c.lease.Store(0)
 	} else {
@@ -89,7 +89,9 @@ func (c *Controller) sendHeartbeat(ctx context.Context, req *wire.Heartbeat) (*w
 		url = others[int(c.asked.Add(1))%len(others)]
 	}
 	for range 2 {
-		answer, err := c.cfg.Peers.Heartbeat(ctx, url, req)
+		call, done := c.whileLeads(ctx, url)
+		answer, err := c.cfg.Peers.Heartbeat(call, url, req)
+		done()
 		if err != nil {
 			return nil, fmt.Errorf("%w: %w", ErrNoController, err)
 		}
@@ -103,9 +105,7 @@ func (c *Controller) sendHeartbeat(ctx context.Context, req *wire.Heartbeat) (*w
 
 // lagging tells that this broker's metadata are older than a session (R99).
 func (c *Controller) lagging(now time.Duration) bool {
-	c.lagMu.Lock()
-	defer c.lagMu.Unlock()
-	return c.lag.over(c.State().Index, now, c.cfg.SessionTimeout)
+	return c.lag.Load().over(c.State().Index, now, c.cfg.SessionTimeout)
 }
 
 // keepSession sends heartbeats from the registration on until ctx ends: at the
