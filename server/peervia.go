@@ -25,7 +25,7 @@ func (d *detours) Decode(ctx *kong.DecodeContext) error {
 	for pair := range strings.SplitSeq(text, ",") {
 		to, via, ok := strings.Cut(pair, "=")
 		if !ok {
-			return fmt.Errorf("%q is no detour; want HOST:PORT=HOST:PORT,..", pair)
+			return fmt.Errorf("%q is no detour; want a list of HOST:PORT=HOST:PORT", pair)
 		}
 		for _, address := range []string{to, via} {
 			if _, _, err := net.SplitHostPort(address); err != nil {
