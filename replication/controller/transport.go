@@ -15,9 +15,13 @@ import (
 
 const (
 	// Of the connections to another member (K5): kept ones, requests in flight on
-	// one, and what a request may take.
+	// one, and what a request may take. One in flight means no pipeline: raft's can
+	// block for ever when a term ends, or a member refuses entries, while a second
+	// request waits to be handed over (v1.7.3: decodeResponses offers an answer that
+	// pipelineDecode doesn't take any more). That member would get nothing until the
+	// term ends, and Shutdown wouldn't return.
 	raftPool     = 3
-	raftInFlight = 2
+	raftInFlight = 1
 	raftTimeout  = 10 * time.Second
 	// redial is the pause between two tries to reach a member that is to get entries.
 	redial = 100 * time.Millisecond
