@@ -7,7 +7,7 @@ SEED          ?= 1
 SECONDS       ?= 60
 LDFLAGS       := -s -w -X main.version=$(VERSION)
 
-.PHONY: help build test race lint fuzz bench bench-quick bench-compare chaos openapi ci clean
+.PHONY: help build test race lint fuzz bench bench-quick bench-compare cluster cluster-long chaos openapi ci clean
 
 help: ## this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -37,6 +37,14 @@ bench-quick: ## the same in about a minute, for whether it runs; prints
 
 bench-compare: ## compare Go benchmarks with another commit (REF=main~1)
 	scripts/bench/compare.sh $(REF)
+
+cluster: ## three brokers on this machine (scripts/cluster.sh has the other commands)
+	scripts/cluster.sh up
+
+cluster-long: ## the long runs of the tests with real clusters (20 minutes)
+	HIGHWATER_FAILOVERS=20 HIGHWATER_ROLLING_ROUNDS=3 HIGHWATER_KILL_ALL_ROUNDS=30 \
+	HIGHWATER_H48_ROUNDS=20 HIGHWATER_H48_PAUSE=15 HIGHWATER_H49_SECONDS=60 \
+	go test ./server -count=1 -timeout 60m -v -run 'TestCluster_Leader|TestF39|TestF40|TestH48|TestH49'
 
 chaos: ## three brokers under faults, and what their clients saw checked (SEED=1 SECONDS=60)
 	cd scripts/chaos && go run . -seed $(SEED) -duration $(SECONDS)s

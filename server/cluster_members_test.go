@@ -11,10 +11,10 @@ import (
 )
 
 // launchFurther adds a node that joins at another one.
-func (c *cluster) launchFurther(at *node) *node {
+func (c *cluster) launchFurther(at *node, flags ...string) *node {
 	m := c.add(fmt.Sprintf("127.0.0.1:%d", freePorts(c.t, 1)))
 	m.flags = []string{"--join=" + at.base()}
-	c.launch(m)
+	c.launch(m, flags...)
 	return m
 }
 
@@ -227,5 +227,29 @@ func TestF33_VanishedPartition(t *testing.T) {
 	if _, end := c.client(victim).end(t, "orders", 0); end != 10 {
 		t.Errorf("%d of 10 records are there", end)
 	}
+	c.stopAll()
+}
+
+// TestF35_ZombieBroker: a broker that stood still while another process took its
+// place ends as soon as it goes on, and says why (R68).
+func TestF35_ZombieBroker(t *testing.T) {
+	c := newCluster(t, 3)
+	c.topic("orders", 3, 3, "min.insync.replicas", "2")
+	zombie := c.nodes[1]
+	l := startLoad(c, "orders", 3, 3, "-1", func() []*node { return []*node{c.nodes[0], c.nodes[2]} })
+	l.await(30)
+	zombie.freeze()
+	successor := &node{id: zombie.id, dir: filepath.Join(t.TempDir(), "successor"), address: fmt.Sprintf("127.0.0.1:%d", freePorts(t, 1)),
+		flags: []string{"--join=" + c.nodes[0].base()}}
+	c.launch(successor)
+	c.waitServing(successor)
+	c.nodes[1] = successor
+	c.waitInSync("orders", 3)
+	zombie.thaw()
+	zombie.mustEnd(t, "registered")
+	l.await(30)
+	l.end()
+	l.verify()
+	c.waitInSync("orders", 3)
 	c.stopAll()
 }

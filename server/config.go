@@ -57,6 +57,9 @@ type config struct {
 	// the controller has it. Hidden: shorter is for tests, on a machine that is quiet
 	// enough.
 	QuorumTimeout duration `hidden:"" default:"0s"`
+	// The versions of the protocol between brokers that this one claims to speak.
+	// Hidden: a test of upgrades has no other release to run.
+	Protocol protocolRange `hidden:"" placeholder:"LOW-HIGH"`
 	// A file that says what goes wrong on the disk, see vfs.ParsePlan; it is looked at
 	// all the time. Hidden: it makes a sound disk lose records.
 	DiskFaults string `hidden:"" placeholder:"FILE"`

@@ -164,6 +164,8 @@ func TestConfigRefusals(t *testing.T) {
 		{"--cluster=1=http://127.0.0.1:1,2=http://b:1", "prove themselves by a secret"},
 		{"--join=http://10.0.0.7:8080", "prove themselves by a secret"},
 		{"--cluster=" + loopbackVoters(10), "at most 9"},
+		{"--protocol=2", "no range of versions"},
+		{"--protocol=3-2", "no range of versions"},
 		{"--quorum-timeout=1ms", "must be 100ms to 10s"},
 		{"--cluster-secret-file=" + secretFile(t, "0123456789abcdef", 0o620), "others may write it"},
 		{"--cluster-secret-file=" + secretFile(t, "  short \n", 0o600), "must hold 16 to 4096 bytes"},

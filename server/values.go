@@ -140,6 +140,25 @@ func parseVoters(text string) (voters, error) {
 	return list, nil
 }
 
+// protocolRange is written 1-2; zero: not given.
+type protocolRange struct{ Low, High int }
+
+// Decode reads the flag.
+func (r *protocolRange) Decode(ctx *kong.DecodeContext) error {
+	text, err := tokenText(ctx)
+	if err != nil {
+		return err
+	}
+	low, high, _ := strings.Cut(text, "-")
+	a, errLow := strconv.Atoi(low)
+	b, errHigh := strconv.Atoi(high)
+	if errLow != nil || errHigh != nil || a < 1 || b < a {
+		return fmt.Errorf("%q is no range of versions; want LOW-HIGH, such as 1-2", text)
+	}
+	r.Low, r.High = a, b
+	return nil
+}
+
 // tokenText is the flag's value as it was written, whatever type YAML gave it.
 func tokenText(ctx *kong.DecodeContext) (string, error) {
 	token, err := ctx.Scan.PopValue(ctx.Value.Name)

@@ -230,7 +230,7 @@ func (c *Controller) Start(ctx context.Context) error {
 // this id is alive (R67); it is waited for as long as a dead one may seem alive.
 func (c *Controller) Register(ctx context.Context, r Registration) error {
 	cmd := &RegisterBroker{ID: c.cfg.NodeID, Incarnation: uuid.New(), URL: c.cfg.URL, Version: c.cfg.Version,
-		RaftID: string(c.dir.server()), MinProtocol: wire.MinVersion, MaxProtocol: wire.Version, Data: r}
+		RaftID: string(c.dir.server()), MinProtocol: c.cfg.MinProtocol, MaxProtocol: c.cfg.MaxProtocol, Data: r}
 	began := time.Now()
 	for {
 		res, err := c.propose(ctx, cmd)

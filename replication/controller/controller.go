@@ -47,6 +47,9 @@ type Config struct {
 	// SessionTimeout is how long after a broker's last heartbeat it is fenced
 	// (R70); 0: 6 s.
 	SessionTimeout time.Duration
+	// MinProtocol and MaxProtocol are the versions of wire that this broker says it
+	// speaks (R100); 0: what it does speak.
+	MinProtocol, MaxProtocol int
 	// Timing of elections; zero: as suits the number of voters.
 	Timing Timing
 	// Clock tells time since some moment for sessions, instead of the machine's that
@@ -120,6 +123,9 @@ type Controller struct {
 func Open(cfg Config) (*Controller, error) {
 	if cfg.SessionTimeout == 0 {
 		cfg.SessionTimeout = defaultSessionTimeout
+	}
+	if cfg.MaxProtocol == 0 {
+		cfg.MinProtocol, cfg.MaxProtocol = wire.MinVersion, wire.Version
 	}
 	if _, ok := cfg.Cluster[cfg.NodeID]; !ok && len(cfg.Cluster) > 0 && len(cfg.Join) == 0 {
 		return nil, fmt.Errorf("controller: --cluster names no broker %d, which this one is", cfg.NodeID)

@@ -89,7 +89,7 @@ type StaleBrokerEpochError struct {
 }
 
 func (e *StaleBrokerEpochError) Error() string {
-	return fmt.Sprintf("controller: epoch %d of broker %d is over", e.Epoch, e.Broker)
+	return fmt.Sprintf("controller: the registration of broker %d with epoch %d is over: another process has registered with its --node-id", e.Broker, e.Epoch)
 }
 
 // RefusedError: the state machine does not do that, for the reason given.
