@@ -140,25 +140,29 @@ func TestF36_DataDirectoriesSwapped(t *testing.T) {
 	c.stopAll()
 }
 
-// TestF37_BrokerOfAnotherCluster: a broker of one cluster that is pointed at another
-// refuses, and the other one takes no notice.
+// TestF37_BrokerOfAnotherCluster: a broker with the data of a former cluster at the
+// same addresses ends and says so, and the new cluster takes no notice of it.
 func TestF37_BrokerOfAnotherCluster(t *testing.T) {
-	ours, theirs := newCluster(t, 3), newCluster(t, 1)
-	stray := theirs.nodes[0]
-	theirs.topic("t", 1, 1)
+	c := newCluster(t, 3)
+	c.topic("former", 1, 3)
+	c.stopAll()
+	former := c.nodes[2].dir
+	for _, m := range c.nodes {
+		m.dir = filepath.Join(t.TempDir(), "anew")
+	}
+	c.start(c.nodes...)
+	c.topic("orders", 1, 3, "min.insync.replicas", "2")
+	stray, own := c.nodes[2], c.nodes[2].dir
 	stray.stop()
-	// Its data, and our list of voters with its address in it.
-	stray.id, stray.flags = 1, []string{"--join=" + ours.nodes[0].base()}
-	theirs.launch(stray)
-	select {
-	case <-stray.exited:
-	case <-stray.serving: // it is a member of its own cluster, and goes on there
-	}
-	if v := ours.view(ours.nodes[0]); len(v.Brokers) != 3 {
-		t.Errorf("a broker of another cluster was taken in: %+v", v)
-	}
-	ours.topic("still-works", 3, 3)
-	ours.stopAll()
+	stray.dir = former
+	c.launch(stray)
+	stray.mustEnd(t, "belongs to cluster")
+	c.client(c.nodes[0]).must(t, 200, "POST", "/topics/orders?acks=-1", "application/json", `{"records":[{"value":1}]}`)
+	c.client(c.nodes[0]).must(t, 404, "GET", "/topics/former", "", "")
+	stray.dir = own
+	c.start(stray)
+	c.waitInSync("orders", 3)
+	c.stopAll()
 }
 
 // TestF34_TwoBrokersOfOneID: the second one ends at once and says why; the first
