@@ -71,6 +71,16 @@ func (g *gate) ready() error {
 	return g.reason
 }
 
+// draining tells whether the drain has begun.
+func (g *gate) draining() bool {
+	select {
+	case <-g.down:
+		return true
+	default:
+		return false
+	}
+}
+
 // ServeHTTP passes the request on, or answers for a broker that isn't up yet.
 func (g *gate) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if g.next.Load() == nil {

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"net"
 	"net/http"
 	"time"
 
@@ -14,6 +15,9 @@ const (
 	maxHeaderBytes = 64 << 10
 	// An HTTP/2 connection that is silent is asked, and cut when it doesn't answer.
 	http2Ping, http2PingTimeout = 30 * time.Second, 15 * time.Second
+	// idleWait bounds the wait for connections that are open and say nothing, such as
+	// those that browsers open ahead.
+	idleWait = time.Second
 	// maxHTTP2Streams on one connection; a page of tails and a few producers fit.
 	maxHTTP2Streams = 256
 )
@@ -37,16 +41,28 @@ func newHTTPServer(cfg *config, handler http.Handler, log zerolog.Logger) *http.
 
 // serveHTTP accepts connections until shutdownHTTP.
 func (p *process) serveHTTP() error {
-	if err := p.http.Serve(p.listener); !errors.Is(err, http.ErrServerClosed) {
-		return err
+	err := p.http.Serve(p.listener)
+	if errors.Is(err, http.ErrServerClosed) {
+		return nil
 	}
-	return nil
+	if errors.Is(err, net.ErrClosed) && p.gate.draining() {
+		return nil // shutdownHTTP has closed the port
+	}
+	return err
 }
 
 // shutdownHTTP ends the HTTP side in order after a last while, or by force when ctx ends.
 func (p *process) shutdownHTTP(ctx context.Context, lameDuck time.Duration) {
 	select {
 	case <-time.After(lameDuck):
+	case <-ctx.Done():
+	}
+	// The port first, and then what came through it: from Shutdown on the server
+	// drops even a request that it has just read.
+	_ = p.listener.Close()
+	select {
+	case <-p.listener.idle():
+	case <-time.After(idleWait):
 	case <-ctx.Done():
 	}
 	if err := p.http.Shutdown(ctx); err != nil {

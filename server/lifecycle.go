@@ -121,6 +121,7 @@ func (p *process) openPort(ctx context.Context, loops *errgroup.Group) (idleFile
 	p.internal = handlers.NewInternal(handlers.InternalConfig{Logger: p.log, Metrics: p.metrics.registry, Secret: string(p.cfg.secret), Raft: p.raft,
 		MaxRequestBytes: int64(p.cfg.MaxRequest), Draining: p.draining})
 	p.http = newHTTPServer(p.cfg, p.internal.Before(p.gate), p.log)
+	p.http.ConnState = p.listener.track
 	loops.Go(func() error { return p.serveHTTP() })
 	return idleFiles, nil
 }

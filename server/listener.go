@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"net/http"
 	"os"
 	"sync"
 	"sync/atomic"
@@ -48,8 +49,10 @@ type listener struct {
 	refusing sync.WaitGroup
 	slots    chan struct{} // one token for each refusal under way
 
-	mu    sync.Mutex // leaf lock; guards conns
+	mu    sync.Mutex // leaf lock; guards conns and busy
 	conns map[*conn]struct{}
+	busy  map[net.Conn]struct{} // those that are new, or in a request; see track
+	quiet chan struct{}         // closed when busy is empty, for who waits; nil: nobody does
 }
 
 // shareDescriptors divides the process's descriptors, whose limit the Go runtime
@@ -84,7 +87,7 @@ func listen(ctx context.Context, address string, most int, m *metrics) (*listene
 		}
 		return nil, fmt.Errorf("--listen %s: %w", address, err)
 	}
-	return &listener{TCPListener: l.(*net.TCPListener), most: most, gauge: m.connections, refusals: m.refused, slots: make(chan struct{}, maxRefusals), conns: map[*conn]struct{}{}}, nil
+	return &listener{TCPListener: l.(*net.TCPListener), most: most, gauge: m.connections, refusals: m.refused, slots: make(chan struct{}, maxRefusals), conns: map[*conn]struct{}{}, busy: map[net.Conn]struct{}{}}, nil
 }
 
 // Accept waits for the next connection that may stay.
@@ -135,6 +138,36 @@ func (l *listener) Close() error {
 	err := l.TCPListener.Close()
 	l.refusing.Wait()
 	return err
+}
+
+// track is the HTTP server's ConnState: it keeps apart connections that lie idle
+// and those that must be waited for.
+func (l *listener) track(c net.Conn, state http.ConnState) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if state == http.StateNew || state == http.StateActive {
+		l.busy[c] = struct{}{}
+		return
+	}
+	delete(l.busy, c)
+	if len(l.busy) == 0 && l.quiet != nil {
+		close(l.quiet)
+		l.quiet = nil
+	}
+}
+
+// idle returns a channel that is closed when no connection is in a request. One
+// waiter at a time.
+func (l *listener) idle() <-chan struct{} {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	c := make(chan struct{})
+	if len(l.busy) == 0 {
+		close(c)
+	} else {
+		l.quiet = c
+	}
+	return c
 }
 
 // closeConnections cuts what is still open: hijacked connections, which

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -140,6 +141,7 @@ func (c *Controller) joinOnce(ctx context.Context) error {
 	req := &wire.Join{Version: wire.Version, ClusterID: c.ClusterID(), Broker: c.cfg.NodeID, Server: c.dir.ServerID, URL: c.cfg.URL}
 	urls := c.otherURLs()
 	var errs []error
+	foreign := 0 // brokers of another cluster
 	for i := 0; i < len(urls); i++ {
 		call, cancel := context.WithTimeout(ctx, joinCall)
 		answer, err := c.cfg.Peers.Join(call, urls[i], req)
@@ -152,14 +154,18 @@ func (c *Controller) joinOnce(ctx context.Context) error {
 		case answer.Code == wire.CodeDuplicateBroker:
 			return &DuplicateBrokerError{Broker: c.cfg.NodeID}
 		case answer.Code == wire.CodeClusterID:
-			return &DirError{Dir: c.cfg.Dir, Reason: fmt.Sprintf("it belongs to cluster %s, but %s to cluster %s", c.ClusterID(), urls[i], answer.ClusterID), // F37
-				Fix: "Name brokers of its own cluster, or start with another data directory."}
+			foreign++
+			errs = append(errs, fmt.Errorf("%s belongs to another cluster", urls[i]))
 		default:
 			errs = append(errs, fmt.Errorf("%s: %s %s", urls[i], answer.Code, answer.Detail))
 			if answer.LeaderURL != "" && answer.LeaderURL != c.cfg.URL && !slices.Contains(urls, answer.LeaderURL) {
 				urls = append(urls, answer.LeaderURL)
 			}
 		}
+	}
+	if foreign > 0 && foreign == len(urls) { // F37; one alone may be at a port that was ours
+		return &DirError{Dir: c.cfg.Dir, Reason: fmt.Sprintf("it belongs to cluster %s, but the brokers at %s to another one", c.ClusterID(), strings.Join(urls, " and ")),
+			Fix: "Name brokers of its own cluster, or start with another data directory."}
 	}
 	return errors.Join(errs...)
 }

@@ -2,6 +2,7 @@ package peer
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"highwater/replication"
@@ -40,9 +41,14 @@ func (c *Client) Heartbeat(ctx context.Context, url string, req *wire.Heartbeat)
 	return ask[wire.Heartbeat, wire.HeartbeatAnswer](ctx, c, url, wire.PathHeartbeat, 0, req)
 }
 
-// Join asks to become a member.
+// Join asks to become a member. A broker of another cluster refuses before it looks
+// at the request; that is an answer, too.
 func (c *Client) Join(ctx context.Context, url string, req *wire.Join) (*wire.JoinAnswer, error) {
-	return ask[wire.Join, wire.JoinAnswer](ctx, c, url, wire.PathJoin, joinWait, req)
+	answer, err := ask[wire.Join, wire.JoinAnswer](ctx, c, url, wire.PathJoin, joinWait, req)
+	if refused := (*RefusedError)(nil); errors.As(err, &refused) && refused.Code == wire.CodeClusterID {
+		return &wire.JoinAnswer{Code: wire.CodeClusterID, Leader: -1}, nil
+	}
+	return answer, err
 }
 
 // joinWait is how long a member may be in becoming one.
