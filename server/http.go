@@ -15,9 +15,9 @@ const (
 	maxHeaderBytes = 64 << 10
 	// An HTTP/2 connection that is silent is asked, and cut when it doesn't answer.
 	http2Ping, http2PingTimeout = 30 * time.Second, 15 * time.Second
-	// idleWait bounds the wait for connections that are open and say nothing, such as
-	// those that browsers open ahead.
-	idleWait = time.Second
+	// settleWait bounds the wait for connections to lie idle; a request that takes
+	// longer is Shutdown's to wait for.
+	settleWait, settlePoll = time.Second, 5 * time.Millisecond
 	// maxHTTP2Streams on one connection; a page of tails and a few producers fit.
 	maxHTTP2Streams = 256
 )
@@ -59,12 +59,10 @@ func (p *process) shutdownHTTP(ctx context.Context, lameDuck time.Duration) {
 	}
 	// The port first, and then what came through it: from Shutdown on the server
 	// drops even a request that it has just read.
+	refuseNew(p.listener.TCPListener)
 	_ = p.listener.Close()
-	select {
-	case <-p.listener.idle():
-	case <-time.After(idleWait):
-	case <-ctx.Done():
-	}
+	p.settle(ctx)
+	p.listener.closeSilent()
 	if err := p.http.Shutdown(ctx); err != nil {
 		p.log.Warn().Err(err).Msg("requests did not end in time; their connections are cut")
 		_ = p.http.Close()
@@ -83,4 +81,22 @@ func (p *process) shutdownHTTP(ctx context.Context, lameDuck time.Duration) {
 		p.log.Debug().Int("connections", n).Msg("closed connections that were left")
 	}
 	<-ended // a stream without its connection can't go on
+}
+
+// settle waits until no connection is in a request.
+func (p *process) settle(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, settleWait)
+	defer cancel()
+	tick := time.NewTicker(settlePoll)
+	defer tick.Stop()
+	for {
+		select { // at least once: a connection may be on its way from the kernel's queue
+		case <-tick.C:
+		case <-ctx.Done():
+			return
+		}
+		if p.listener.settled() {
+			return
+		}
+	}
 }

@@ -28,6 +28,9 @@ const (
 	// refusals at once are told 503 in words; beyond that the connection is just closed.
 	maxRefusals    = 64
 	refusalTimeout = time.Second // for a refused client to take its answer
+	// silentAfter is how long a connection may be open before its first request and
+	// still be waited for at the end.
+	silentAfter = 300 * time.Millisecond
 
 	keepAliveIdle     = 30 * time.Second // a dead peer is known after about 90 s
 	keepAliveInterval = 15 * time.Second
@@ -51,8 +54,13 @@ type listener struct {
 
 	mu    sync.Mutex // leaf lock; guards conns and busy
 	conns map[*conn]struct{}
-	busy  map[net.Conn]struct{} // those that are new, or in a request; see track
-	quiet chan struct{}         // closed when busy is empty, for who waits; nil: nobody does
+	busy  map[net.Conn]use // those that are new, or in a request; see track
+}
+
+// use is what a connection is about.
+type use struct {
+	active bool      // in a request; else nothing has come yet
+	since  time.Time // of a new one
 }
 
 // shareDescriptors divides the process's descriptors, whose limit the Go runtime
@@ -87,7 +95,7 @@ func listen(ctx context.Context, address string, most int, m *metrics) (*listene
 		}
 		return nil, fmt.Errorf("--listen %s: %w", address, err)
 	}
-	return &listener{TCPListener: l.(*net.TCPListener), most: most, gauge: m.connections, refusals: m.refused, slots: make(chan struct{}, maxRefusals), conns: map[*conn]struct{}{}, busy: map[net.Conn]struct{}{}}, nil
+	return &listener{TCPListener: l.(*net.TCPListener), most: most, gauge: m.connections, refusals: m.refused, slots: make(chan struct{}, maxRefusals), conns: map[*conn]struct{}{}, busy: map[net.Conn]use{}}, nil
 }
 
 // Accept waits for the next connection that may stay.
@@ -100,7 +108,7 @@ func (l *listener) Accept() (net.Conn, error) {
 		if l.open.Add(1) <= int64(l.most) {
 			c := &conn{TCPConn: tcp, from: l}
 			l.mu.Lock()
-			l.conns[c] = struct{}{}
+			l.conns[c], l.busy[c] = struct{}{}, use{since: time.Now()} // track goes on from here
 			l.mu.Unlock()
 			l.gauge.Inc()
 			return c, nil
@@ -145,29 +153,42 @@ func (l *listener) Close() error {
 func (l *listener) track(c net.Conn, state http.ConnState) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if state == http.StateNew || state == http.StateActive {
-		l.busy[c] = struct{}{}
-		return
-	}
-	delete(l.busy, c)
-	if len(l.busy) == 0 && l.quiet != nil {
-		close(l.quiet)
-		l.quiet = nil
+	switch state {
+	case http.StateNew: // Accept has noted it
+	case http.StateActive:
+		l.busy[c] = use{active: true}
+	default:
+		delete(l.busy, c)
 	}
 }
 
-// idle returns a channel that is closed when no connection is in a request. One
-// waiter at a time.
-func (l *listener) idle() <-chan struct{} {
+// settled tells that no connection is in a request, or so new that its first one
+// may be on the way. Clients and browsers open some ahead, and these stay silent.
+func (l *listener) settled() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	c := make(chan struct{})
-	if len(l.busy) == 0 {
-		close(c)
-	} else {
-		l.quiet = c
+	for _, u := range l.busy {
+		if u.active || time.Since(u.since) < silentAfter {
+			return false
+		}
 	}
-	return c
+	return true
+}
+
+// closeSilent closes connections that nothing has come through. The HTTP server
+// would keep them for a while, and drop what comes then.
+func (l *listener) closeSilent() {
+	l.mu.Lock()
+	var silent []net.Conn
+	for c, u := range l.busy {
+		if !u.active && time.Since(u.since) >= silentAfter {
+			silent = append(silent, c)
+		}
+	}
+	l.mu.Unlock()
+	for _, c := range silent {
+		_ = c.Close()
+	}
 }
 
 // closeConnections cuts what is still open: hijacked connections, which
@@ -220,6 +241,7 @@ func (c *conn) Close() error {
 		c.from.mu.Lock()
 		delete(c.from.conns, c)
 		c.from.mu.Unlock()
+		c.from.track(c, http.StateClosed)
 	})
 	return err
 }
