@@ -93,7 +93,7 @@ func TestBadSettingsEndAtOnce(t *testing.T) {
 		{[]string{"--config=" + yaml}, nil, "yaml"},
 		{[]string{"--fsync=often"}, nil, "commit"},
 		{nil, []string{"HIGHWATER_DEFAULT_ACKS=7"}, "want 0, 1, -1 or all"},
-		{[]string{"--cluster=1=http://127.0.0.1:1,2=http://127.0.0.1:2"}, nil, "cluster release"},
+		{[]string{"--cluster=1=http://127.0.0.1:1,2=http://10.0.0.2:2"}, nil, "--cluster-secret-file"},
 	} {
 		code, out := runToEnd(t, c.env, c.args...)
 		if code != exitUsage || !strings.Contains(out, c.want) || strings.Contains(out, "goroutine") {
