@@ -42,6 +42,7 @@ func (b *Broker) ServeFetch(ctx context.Context, req *wire.FetchRequest, buf *[]
 	defer s.leave()
 	s.apply(b, req)
 	resp.Partitions = s.poll(ctx, b, req, buf)
+	s.answered = time.Now()
 	return resp
 }
 
@@ -66,6 +67,9 @@ func (s *session) apply(b *Broker, req *wire.FetchRequest) {
 	}
 	for i := range req.Partitions {
 		s.name(b, &req.Partitions[i], now)
+	}
+	if !req.Full && !s.answered.IsZero() {
+		s.life.Contact.Prove(s.answered)
 	}
 	s.life.Contact.Touch(now) // after all was judged
 	s.applied = req.Seq

@@ -23,6 +23,9 @@ type session struct {
 	life *replica.Session
 	// applied is the Seq of the last request that was taken over.
 	applied int64
+	// answered is when it was answered: the next request was sent after that. Zero at
+	// the begin of a life.
+	answered time.Time
 	// watches are the partitions that the follower named, by their ids.
 	watches map[wire.TopicPartition]*watch
 
@@ -170,7 +173,7 @@ func (s *session) restart(life *replica.Session) {
 		s.forget(id)
 	}
 	s.take()
-	s.life = life
+	s.life, s.answered = life, time.Time{}
 }
 
 // watches is the set of watches of one partition: as many as it has followers that

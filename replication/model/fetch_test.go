@@ -136,6 +136,7 @@ func (n *node) serve(req *wire.FetchRequest) *wire.FetchResponse {
 			answers[i] = n.judge(n.parts[i], d, session)
 		}
 	}
+	session.Contact.Prove(n.w.now)
 	session.Contact.Touch(n.w.now)
 	for i, d := range s.parts {
 		if d == nil {

@@ -14,7 +14,8 @@ type Fetch struct {
 	Offset      int64 // the follower's durable end
 	LastEpoch   int32 // as LastEpoch tells
 	LogStart    int64
-	Contact     *Contact // of the session that it came in; nil: it stands for itself only
+	Contact     *Contact  // of the session that it came in; nil: it stands for itself only
+	SentAfter   time.Time // see Contact; zero: not known
 }
 
 // Verdict is a leader's decision on a fetch.
@@ -48,7 +49,7 @@ func (l *Leader) Fetched(f Fetch, log Local, now time.Time) Verdict {
 	if f.BrokerEpoch != r.brokerEpoch {
 		// The first fetch of this life, in this leader epoch: what a former life
 		// had counts no more.
-		r.brokerEpoch, r.contact, r.seenAt, r.seenEnd = f.BrokerEpoch, nil, now, log.Written
+		r.brokerEpoch, r.contact, r.proof, r.seenAt, r.seenEnd = f.BrokerEpoch, nil, time.Time{}, now, log.Written
 	} else if r.last().Before(now) {
 		r.settle(log.Written)
 	}
@@ -58,6 +59,7 @@ func (l *Leader) Fetched(f Fetch, log Local, now time.Time) Verdict {
 	case f.Offset >= r.seenEnd:
 		r.caughtUp = later(r.caughtUp, r.seenAt)
 	}
+	r.proof = later(r.proved(), f.SentAfter)
 	r.end, r.logStart, r.contact, r.lastFetch = f.Offset, f.LogStart, f.Contact, now
 	r.seenAt, r.seenEnd = now, log.Written
 	return Verdict{}
@@ -111,4 +113,4 @@ func (l *Leader) Detach(broker int32, c *Contact) {
 }
 
 // detach keeps the time of the last valid fetch as it is now.
-func (f *follower) detach() { f.lastFetch, f.contact = f.last(), nil }
+func (f *follower) detach() { f.lastFetch, f.proof, f.contact = f.last(), f.proved(), nil }

@@ -66,6 +66,7 @@ type follower struct {
 	logStart    int64
 	contact     *Contact  // of the session whose requests repeat the last fetch; nil: none does
 	lastFetch   time.Time // the last fetch that named this partition
+	proof       time.Time // a time after which it sent one, without what contact adds
 	caughtUp    time.Time // R23, without what contact adds
 	// At seenAt, the time of a fetch, the leader's end was seenEnd.
 	seenAt  time.Time
@@ -172,6 +173,14 @@ func (f *follower) last() time.Time {
 	return later(f.lastFetch, f.contact.Last())
 }
 
+// proved is a time at which the follower still followed this leader in its epoch.
+func (f *follower) proved() time.Time {
+	if f.contact == nil {
+		return f.proof
+	}
+	return later(f.proof, f.contact.Proof())
+}
+
 // lastCaughtUp is R23's time for a leader whose log ends at end.
 func (f *follower) lastCaughtUp(end int64) time.Time {
 	if f.brokerEpoch != 0 && f.end >= end {
@@ -200,7 +209,7 @@ func (l *Leader) Confirmed(now time.Time, within time.Duration) bool {
 			continue
 		}
 		f := l.follower(id)
-		if f == nil || f.brokerEpoch == 0 || now.Sub(f.last()) > within {
+		if f == nil || f.brokerEpoch == 0 || now.Sub(f.proved()) > within {
 			return false
 		}
 	}

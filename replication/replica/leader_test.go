@@ -45,7 +45,7 @@ func (l *lead) fetch(id int32, offset int64) Verdict {
 	if offset <= 10 {
 		epoch = 3
 	}
-	return l.Fetched(Fetch{Replica: id, BrokerEpoch: int64(100 + id), LeaderEpoch: 5, Offset: offset, LastEpoch: epoch}, l.local(), l.now)
+	return l.Fetched(Fetch{Replica: id, BrokerEpoch: int64(100 + id), LeaderEpoch: 5, Offset: offset, LastEpoch: epoch, SentAfter: l.now}, l.local(), l.now)
 }
 
 func (l *lead) wantHW(want int64) {
@@ -448,6 +448,33 @@ func TestR60_Confirmed(t *testing.T) {
 				t.Errorf("confirmed: %v", got)
 			}
 		})
+	}
+}
+
+// A fetch that lay in a buffer while the leader was paused is old when it is read:
+// it proves nothing about now (F32).
+func TestR60_AFetchIsAsOldAsItsSending(t *testing.T) {
+	l := newLead(t, nil)
+	contact := &Contact{}
+	late := func(id int32, sent, read time.Duration) {
+		l.Fetched(Fetch{Replica: id, BrokerEpoch: int64(100 + id), LeaderEpoch: 5, Offset: 8, LastEpoch: 3, Contact: contact}, l.local(), t0.Add(read))
+		contact.Prove(t0.Add(sent))
+		contact.Touch(t0.Add(read))
+	}
+	late(2, 0, 0)
+	late(3, 0, 0)
+	if !l.Confirmed(t0.Add(second), 1500*time.Millisecond) {
+		t.Error("not confirmed by what was sent just now")
+	}
+	late(2, second/10, 20*second)
+	late(3, second/10, 20*second)
+	if l.Confirmed(t0.Add(20*second), 1500*time.Millisecond) {
+		t.Error("confirmed by what was sent before the pause")
+	}
+	l.Detach(2, contact)
+	contact.Prove(t0.Add(20 * second))
+	if l.Confirmed(t0.Add(20*second), 1500*time.Millisecond) {
+		t.Error("confirmed by the requests of a session that a follower has left")
 	}
 }
 

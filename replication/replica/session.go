@@ -10,10 +10,27 @@ import (
 // Contact is when a follower's last valid fetch arrived, shared by all partitions
 // of its fetch session: a fetch that leaves a partition out repeats what was said
 // of it before. Partitions read it while the session writes it.
-type Contact struct{ last atomic.Pointer[time.Time] }
+//
+// When it came is not when it was sent: requests lie in the buffers of a leader that
+// is paused, and are as old as the pause when it goes on. A follower sends its next
+// request after it has the answer to the one before, so it was sent after that
+// answer was given; that proves something about whom it followed then (R60).
+type Contact struct{ last, proof atomic.Pointer[time.Time] }
 
 // Touch tells of a request, after everything in it was judged.
 func (c *Contact) Touch(now time.Time) { c.last.Store(&now) }
+
+// Prove tells of a request that it was sent after that time, when the answer to the
+// one before was given.
+func (c *Contact) Prove(sentAfter time.Time) { c.proof.Store(&sentAfter) }
+
+// Proof is a time after which the last request was sent; zero: not known.
+func (c *Contact) Proof() time.Time {
+	if t := c.proof.Load(); t != nil {
+		return *t
+	}
+	return time.Time{}
+}
 
 // Last is when the last request came; zero: none yet.
 func (c *Contact) Last() time.Time {
