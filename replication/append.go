@@ -87,6 +87,7 @@ func (b *Broker) appendLocal(ctx context.Context, acks Acks, reqs []AppendReques
 type pending struct {
 	p      *Partition
 	staged storage.Staged
+	cuts   int64 // Partition.cuts before
 	wait   *waiter
 }
 
@@ -100,12 +101,13 @@ func (b *Broker) stage(acks Acks, req *AppendRequest) (pending, AppendResult) {
 	for _, batch := range req.Batches {
 		bytes += len(batch)
 	}
+	cuts := p.cutCount()
 	staged, epoch, err := b.stageIn(p, acks, req)
 	if err != nil {
 		return pending{}, AppendResult{Err: p.gone(err)}
 	}
 	p.topic.count(staged.EndOffset-staged.BaseOffset, bytes)
-	return pending{p: p, staged: staged}, AppendResult{BaseOffset: staged.BaseOffset, LastOffset: staged.EndOffset - 1, LeaderEpoch: epoch, AppendTime: staged.AppendTime}
+	return pending{p: p, staged: staged, cuts: cuts}, AppendResult{BaseOffset: staged.BaseOffset, LastOffset: staged.EndOffset - 1, LeaderEpoch: epoch, AppendTime: staged.AppendTime}
 }
 
 // stageIn is stage for one partition.
@@ -163,7 +165,7 @@ func (b *Broker) awaitAll(ctx context.Context, parts []pending, results []Append
 	start := time.Now()
 	for i := range parts {
 		if results[i].Err == nil {
-			parts[i].wait = parts[i].p.await(b, parts[i].staged)
+			parts[i].wait = parts[i].p.await(b, parts[i].staged, parts[i].cuts)
 		}
 	}
 	for i := range parts {
@@ -193,9 +195,11 @@ func (b *Broker) awaitAll(ctx context.Context, parts []pending, results []Append
 	b.metrics.produceWait.Observe(time.Since(start).Seconds())
 }
 
+// fail is an error after the append. Only a *NotLeaderError says that the record is
+// nowhere all the same.
 func (r *AppendResult) fail(err error) {
 	if err != nil {
-		r.Err, r.Unknown = err, true
+		r.Err, r.Unknown = err, !errors.As(err, new(*NotLeaderError))
 	}
 }
 
@@ -221,17 +225,24 @@ func (b *Broker) answer(acks Acks, a *pending, res *AppendResult) {
 
 // await registers a waiter for what was staged, and written since, and sees to it that a syncer runs. It
 // returns nil when there is nothing to wait for.
-func (p *Partition) await(b *Broker, staged storage.Staged) *waiter {
+//
+// cuts is cutCount from before staging: if the log was cut since, at the word of a
+// leader that came after, the records may be gone, and others in their place.
+func (p *Partition) await(b *Broker, staged storage.Staged, cuts int64) *waiter {
 	end := staged.EndOffset
 	p.advance() // where writing is enough it has moved already
 	p.water.Lock()
 	defer p.water.Unlock()
-	if p.hw.Load() >= end {
+	if p.cuts == cuts && p.hw.Load() >= end {
 		return nil
 	}
-	w := &waiter{end: end, done: make(chan error, 1)}
-	if p.ended != nil {
-		w.done <- p.ended
+	w := &waiter{base: staged.BaseOffset, end: end, done: make(chan error, 1)}
+	switch {
+	case p.ended != nil:
+		w.done <- p.endedFor(staged.BaseOffset)
+		return w
+	case p.cuts != cuts:
+		w.done <- p.lost(staged.BaseOffset)
 		return w
 	}
 	p.waiters.add(w)

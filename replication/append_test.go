@@ -274,7 +274,7 @@ func TestR86_ADeletionEndsTheProducesInFlight(t *testing.T) {
 		t.Errorf("in flight: %+v", res)
 	}
 	// One that had written but not begun to wait.
-	if err := <-p.await(n.Broker, storage.Staged{EndOffset: 1 << 40}).done; !isUnknownTopic(err) {
+	if err := <-p.await(n.Broker, storage.Staged{EndOffset: 1 << 40}, 0).done; !isUnknownTopic(err) {
 		t.Errorf("waiting from now on: %v", err)
 	}
 	// And one that had found the partition but not staged.

@@ -188,7 +188,7 @@ func (f *fetcher) truncate(w *following, answer *wire.FetchedPartition) {
 		f.refused(w, err)
 		return
 	}
-	p.truncated(got, p.leaderLost())
+	p.truncated(got)
 	event, what := f.b.cfg.Logger.Info(), "epochs without records dropped: the leader's log has others there"
 	if got < end {
 		f.b.metrics.truncations.Inc()
@@ -213,7 +213,7 @@ func (f *fetcher) reset(w *following, offset int64) {
 		f.refused(w, err)
 		return
 	}
-	p.restarted(offset, p.leaderLost())
+	p.restarted(offset)
 	f.b.metrics.resets.Inc()
 	f.b.cfg.Logger.Warn().Str("topic", p.topic.name()).Int32("partition", p.num).Int32("leader", f.leader).Int32("leader_epoch", w.epoch).
 		Int64("start", start).Int64("end", end).Int64("high_watermark", hw).Int64("new_start", offset).Msg("log begins anew: the leader's begins behind its end")

@@ -9,6 +9,7 @@ import (
 
 	"highwater/replication/controller"
 	"highwater/replication/wire"
+	"highwater/storage"
 )
 
 // appendFirst gives the partition a first record that all replicas know to be
@@ -143,9 +144,9 @@ func TestF6_AnUncommittedTailIsCut(t *testing.T) {
 		c.links(1, true)
 		c.unfence(1)
 		time.Sleep(2 * time.Second)
-		var lost *LeaderLostError
-		if res := <-waiting; !errors.As(res.Err, &lost) || !res.Unknown {
-			t.Errorf("the append that was cut off: %+v", res)
+		var not *NotLeaderError
+		if res := <-waiting; !errors.As(res.Err, &not) || res.Unknown {
+			t.Errorf("the append that was cut off, and that no follower can have: %+v", res)
 		}
 		c.same("a", 0, []string{"m1", "m2"}, 2, 1, 3)
 		c.isr("a", 0, 1, 2, 3)
@@ -311,6 +312,62 @@ func TestF9_R51_ANewLeaderTellsNoEndBeforeItKnowsIt(t *testing.T) {
 		time.Sleep(2 * time.Second)
 		if o := <-asked; o.End != 2 {
 			t.Errorf("the end is %d", o.End)
+		}
+	})
+}
+
+// What became of a record that a leader lost: it may be elsewhere when a follower
+// was sent it, and is nowhere when none was; and it isn't taken for the one that
+// stands in its place.
+func TestARecordThatWasCutOff(t *testing.T) {
+	inCluster(t, clusterOptions{}, func(c *testCluster) {
+		c.create("a", 2, []int32{1, 2, 3})
+		c.appendFirst("a")
+		// Broker 3 is sent the record and can't answer; broker 2 never gets it.
+		c.links(2, false)
+		c.mu.Lock()
+		c.answered = func(from, _ int32, _ *wire.FetchRequest, resp *wire.FetchResponse) {
+			if len(resp.Partitions) > 0 && len(resp.Partitions[0].Batches) > 0 && from == 3 {
+				c.mu.Lock()
+				c.cut[[2]int32{1, 3}] = true
+				c.mu.Unlock()
+			}
+		}
+		c.mu.Unlock()
+		waiting := c.broker(1).appendSoon(AcksAll, "a", 0, "sent to broker 3")
+		c.settle()
+		// Staged, written, and not yet waited for when the leadership is lost.
+		m := c.broker(1)
+		req := AppendRequest{Topic: "a", Batches: []storage.Batch{batch(t, "sent to nobody")}}
+		part, res := m.stage(AcksAll, &req)
+		c.must(res.Err)
+		part.write(AcksAll, &res)
+		c.links(1, false)
+		c.mu.Lock()
+		c.answered = nil
+		c.mu.Unlock()
+		c.links(2, true)
+		c.link(2, 1, false)
+		c.fence(1)
+		c.settle()
+		c.leads(2, "a", 0)
+		for range 3 { // others stand in their place
+			c.broker(2).mustAppend(AcksAll, "a", 0, "in its place")
+		}
+		c.links(1, true)
+		c.unfence(1)
+		time.Sleep(2 * time.Second)
+		c.same("a", 0, []string{"m1", "in its place", "in its place", "in its place"}, 2, 1, 3)
+		var lost *LeaderLostError
+		if res := <-waiting; !errors.As(res.Err, &lost) || !res.Unknown {
+			t.Errorf("a record that broker 3 may have: %+v", res)
+		}
+		results := []AppendResult{res}
+		m.awaitAll(context.Background(), []pending{part}, results)
+		m.answer(AcksAll, &part, &results[0])
+		var not *NotLeaderError
+		if !errors.As(results[0].Err, &not) || results[0].Unknown {
+			t.Errorf("a record that nobody has: %+v", results[0])
 		}
 	})
 }

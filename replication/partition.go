@@ -1,6 +1,7 @@
 package replication
 
 import (
+	"errors"
 	"sync"
 	"sync/atomic"
 
@@ -48,6 +49,8 @@ type Partition struct {
 	isolated bool            // the leader can't vouch for being the leader (R61)
 	toldEnd  int64           // the log end that the followers' polls were last woken for
 	waiters  waiters
+	cuts     int64          // counts what took records out of the log's end
+	sent     int64          // no follower was ever sent a record from here on by this replica
 	syncing  bool           // a syncer runs
 	syncTo   storage.Staged // and is to make everything up to this durable
 	ended    error          // closed, for those who wait
@@ -74,13 +77,22 @@ func (p *Partition) close(err error) {
 	p.mu.Unlock()
 	p.water.Lock()
 	p.lead, p.ended = nil, err
-	p.waiters.fail(err)
+	p.waiters.failAbove(-1, p.endedFor)
 	p.water.Unlock()
 	if f != nil {
 		f.remove(p)
 	}
 	p.watches.wake(true)
 	p.subs.wake()
+}
+
+// endedFor is what who waits for a record is told once the partition is closed here.
+// Call it under water.
+func (p *Partition) endedFor(base int64) error {
+	if errors.As(p.ended, new(*NotLeaderError)) { // it lives on, elsewhere
+		return p.lost(base)
+	}
+	return p.ended
 }
 
 // gone turns an error of the log into the topic's end where that is the reason.

@@ -114,6 +114,7 @@ func (b *Broker) lead(p *Partition, m *topicMeta) error {
 	end := p.log.WrittenEnd()
 	p.water.Lock()
 	p.epochs.forget()
+	p.sent = max(p.sent, end)
 	p.lead = replica.NewLeader(b.cfg.NodeID, meta, end, p.hw.Load(), time.Now(), b.rules)
 	p.water.Unlock()
 	p.mu.Lock()

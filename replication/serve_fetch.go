@@ -202,7 +202,11 @@ func (b *Broker) look(w *watch, maxBytes int, buf []byte) (wire.FetchedPartition
 		HighWatermark: p.hw.Load(), LogStart: p.wantedStart(), LeaderEnd: p.log.WrittenEnd()}
 	if at.Offset < answer.LeaderEnd {
 		r, err := p.log.Read(at.Offset, answer.LeaderEnd, max(maxBytes, 1), buf)
-		if !p.leads(at.LeaderEpoch) { // then the log may have been cut since
+		end := at.Offset
+		if len(r.Data) > 0 {
+			end = nextOffset(r.Data)
+		}
+		if !p.sending(at.LeaderEpoch, end) { // then the log may have been cut since
 			return b.refuse(p, at), hardNews
 		}
 		if err != nil {

@@ -87,10 +87,11 @@ func (p *Partition) followed(hw int64) {
 }
 
 // truncated answers those who wait for something that is no longer in the log.
-func (p *Partition) truncated(end int64, err error) {
+func (p *Partition) truncated(end int64) {
 	p.water.Lock()
 	defer p.water.Unlock()
-	p.waiters.failAbove(end, err)
+	p.cuts++
+	p.waiters.failAbove(end, p.lost)
 	if p.hw.Load() > end {
 		p.setHighWatermark(end)
 	}
@@ -98,12 +99,42 @@ func (p *Partition) truncated(end int64, err error) {
 }
 
 // restarted answers all who wait: the log was thrown away and begins at start.
-func (p *Partition) restarted(start int64, err error) {
+func (p *Partition) restarted(start int64) {
 	p.water.Lock()
 	defer p.water.Unlock()
-	p.waiters.fail(err)
+	p.cuts++
+	p.waiters.failAbove(-1, p.lost)
 	p.setHighWatermark(start)
 	p.epochs.forget()
+}
+
+// lost says what became of a record that was cut off: it is nowhere when no
+// follower can have it, and may be sent again; else another replica may lead with it
+// one day. Call it under water.
+func (p *Partition) lost(base int64) error {
+	if base >= p.sent {
+		return p.notLeader()
+	}
+	return p.leaderLost()
+}
+
+// cutCount is cuts, to be compared with later.
+func (p *Partition) cutCount() int64 {
+	p.water.Lock()
+	defer p.water.Unlock()
+	return p.cuts
+}
+
+// sending notes that a follower is about to be sent records up to end, if this
+// replica leads in just this epoch.
+func (p *Partition) sending(epoch int32, end int64) bool {
+	p.water.Lock()
+	defer p.water.Unlock()
+	if p.lead == nil || p.lead.Meta().LeaderEpoch != epoch {
+		return false
+	}
+	p.sent = max(p.sent, end)
+	return true
 }
 
 // epochCache holds the log's leader epochs as the rules want them. They change
@@ -164,6 +195,7 @@ func (p *Partition) inSync() (int, bool) {
 
 // waiter waits for the high watermark to reach end.
 type waiter struct {
+	base int64 // of what was appended
 	end  int64
 	done chan error // gets one value: nil, or why it will not be known
 }
@@ -208,12 +240,12 @@ func (ws *waiters) fail(err error) {
 	*ws = nil
 }
 
-// failAbove answers those whose end is above end with err.
-func (ws *waiters) failAbove(end int64, err error) {
+// failAbove answers those whose end is above end with the error for their base.
+func (ws *waiters) failAbove(end int64, err func(base int64) error) {
 	n := len(*ws)
 	for n > 0 && (*ws)[n-1].end > end {
 		n--
-		(*ws)[n].done <- err
+		(*ws)[n].done <- err((*ws)[n].base)
 	}
 	*ws = slices.Delete(*ws, n, len(*ws))
 }
