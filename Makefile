@@ -4,10 +4,11 @@ VERSION       ?= 0.1.0
 GOLANGCI_LINT ?= go run github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 FUZZTIME      ?= 1m
 SEED          ?= 1
+SEEDS         ?= 2000
 SECONDS       ?= 60
 LDFLAGS       := -s -w -X main.version=$(VERSION)
 
-.PHONY: help build test race lint fuzz bench bench-quick bench-compare cluster cluster-long chaos openapi ci clean
+.PHONY: help build test race lint fuzz bench bench-quick bench-compare cluster cluster-long chaos model sim openapi ci clean
 
 help: ## this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -48,6 +49,12 @@ cluster-long: ## the long runs of the tests with real clusters (20 minutes)
 
 chaos: ## three brokers under faults, and what their clients saw checked (SEED=1 SECONDS=60)
 	cd scripts/chaos && go run . -seed $(SEED) -duration $(SECONDS)s
+
+model: ## the random model of replicas and controller (SEEDS=20000)
+	HIGHWATER_MODEL_SEEDS=$(SEEDS) go test ./replication/model -count=1 -timeout 0 -v -run 'TestModel$$'
+
+sim: ## whole clusters in simulated time (SEEDS=2000)
+	HIGHWATER_SIM_SEEDS=$(SEEDS) go test ./replication/sim -count=1 -timeout 0 -v -run TestSim
 
 openapi: ## make openapi/openapi.json again from the annotations
 	go generate ./openapi
