@@ -89,7 +89,7 @@ func (p *process) start(ctx, loopsCtx context.Context, loops *errgroup.Group) (e
 	if err := p.broker.Start(ctx); err != nil {
 		return err
 	}
-	if err := p.metrics.registry.Register(p.broker.Collector()); err != nil {
+	if err := errors.Join(p.metrics.registry.Register(p.broker.Collector()), p.metrics.registry.Register(p.ctl.Collector())); err != nil {
 		return err
 	}
 	p.internal.SetBroker(p.broker)

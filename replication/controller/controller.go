@@ -95,6 +95,8 @@ type Controller struct {
 	foundingMu sync.Mutex // guards dir's identity while it can change
 	dir        *raftDir
 
+	counted counters
+
 	mu      sync.Mutex    // guards the fields below
 	term    *term         // nil: another leads, or nobody
 	changed chan struct{} // closed when the leader may be another one

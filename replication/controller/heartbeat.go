@@ -59,6 +59,7 @@ func (c *Controller) beatOnce(ctx context.Context, leaving bool) (*wire.Heartbea
 	default:
 		return nil, fmt.Errorf("%w: heartbeat answered %s", ErrNoController, answer.Code)
 	}
+	c.counted.heartbeats.Add(1)
 	l := *c.lag.Load() // c.beating is held, so nobody else replaces it
 	l.note(c.State().Index, answer.MetadataIndex, sent)
 	c.lag.Store(&l)
@@ -126,6 +127,9 @@ func (c *Controller) keepSession(ctx context.Context) {
 	for {
 		changed := c.watchLeader()
 		_, err := c.beatOnce(ctx, false)
+		if err != nil {
+			c.counted.failedHeartbeats.Add(1)
+		}
 		pause := c.heartbeatInterval()
 		if err != nil {
 			pause = min(pause, retryHeartbeat)

@@ -51,6 +51,7 @@ func (c *Controller) turn(m *member, leads bool) {
 		c.mu.Lock()
 		c.term = t
 		c.mu.Unlock()
+		c.counted.terms.Add(1)
 		c.cfg.Logger.Info().Uint64("term", m.raft.CurrentTerm()).Msg("this broker leads the quorum")
 		c.followers.Add(1) // this goroutine is one of them
 		go func() { defer c.followers.Done(); c.lead(t) }()
@@ -106,6 +107,7 @@ func (c *Controller) noteAlone(m *member) {
 // restartRaft starts raft again over its file, whose log a leader's snapshot
 // overtook (latchedStore.DeleteRange).
 func (c *Controller) restartRaft(m *member) (*member, error) {
+	c.counted.restarts.Add(1)
 	c.cfg.Logger.Warn().Msg("the quorum's log and this member's had parted; it goes on from the leader's snapshot")
 	if err := m.end(); err != nil {
 		return nil, err

@@ -165,6 +165,9 @@ func (c *Controller) setBroker(ctx context.Context, t *term, b *Broker, fenced, 
 	if err != nil {
 		return nil, err
 	}
+	if fenced && !b.Fenced {
+		c.counted.fencings.Add(1)
+	}
 	c.cfg.Logger.Info().Int32("broker", b.ID).Int64("broker_epoch", b.Epoch).Bool("fenced", fenced).Bool("draining", draining).
 		Str("reason", why).Uint64("index", index).Msg("broker state")
 	return res.(*Broker), nil
