@@ -6,6 +6,9 @@ set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 dir=${HIGHWATER_CLUSTER_DIR:-$root/cluster-data}
 first_port=${HIGHWATER_CLUSTER_PORT:-8081}
+given=${HIGHWATER_BIN:-}
+# To a broker such variables are settings that it doesn't know.
+unset HIGHWATER_CLUSTER_DIR HIGHWATER_CLUSTER_PORT HIGHWATER_BIN
 me=${BASH_SOURCE[0]}
 patience=60 # seconds to wait for a broker to serve, or to end
 
@@ -79,9 +82,9 @@ frozen() {
 ready() { curl -fs -m 2 -o /dev/null "$(url "$1")/readyz"; }
 
 build() {
-	if [ -n "${HIGHWATER_BIN:-}" ]; then
-		[ -x "$HIGHWATER_BIN" ] || die "HIGHWATER_BIN: $HIGHWATER_BIN is no program"
-		binary=$(cd "$(dirname "$HIGHWATER_BIN")" && pwd)/$(basename "$HIGHWATER_BIN")
+	if [ -n "$given" ]; then
+		[ -x "$given" ] || die "HIGHWATER_BIN: $given is no program"
+		binary=$(cd "$(dirname "$given")" && pwd)/$(basename "$given")
 		return
 	fi
 	command -v go >/dev/null || die "there is no go here to build the broker with: install Go 1.26 or later, or name a built program by HIGHWATER_BIN"

@@ -21,7 +21,7 @@ import (
 // Times of the clusters under test. They are short, so that a test is; a machine
 // that runs other things too needs them not to be shorter.
 const (
-	testSession = 2 * time.Second
+	testSession = 3 * time.Second // several of the quorum's elections, or a leader loses touch while one is held
 	testQuorum  = 500 * time.Millisecond
 	testLag     = 1500 * time.Millisecond
 )
