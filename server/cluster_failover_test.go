@@ -172,3 +172,23 @@ func TestH48_ControllerLeaderGoesAway(t *testing.T) {
 	l.verify()
 	c.stopAll()
 }
+
+// TestCluster_SigtermWithoutAQuorum: the last broker of three is told to end; there
+// is nobody to hand over to and nobody to agree, and it ends in time all the same.
+func TestCluster_SigtermWithoutAQuorum(t *testing.T) {
+	c := newCluster(t, 3)
+	c.topic("orders", 3, 3, "min.insync.replicas", "1")
+	last := c.nodes[0]
+	c.nodes[1].kill()
+	c.nodes[2].kill()
+	began := time.Now()
+	last.stop()
+	took := time.Since(began)
+	t.Logf("gone after %v", took.Round(time.Millisecond))
+	if took > 10*time.Second {
+		t.Errorf("%v after SIGTERM", took)
+	}
+	c.start(c.nodes...)
+	c.waitInSync("orders", 3)
+	c.stopAll()
+}
