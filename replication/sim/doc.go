@@ -7,7 +7,7 @@
 // V9, V11, V15, V17, V18, V21, V23 and V24.
 //
 //	go test ./replication/sim                                        a few seeds
-//	HIGHWATER_SIM_SEEDS=2000 go test ./replication/sim -timeout 0
+//	HIGHWATER_SIM_SEEDS=2000 go test ./replication/sim -timeout 0    from HIGHWATER_SIM_FIRST on
 //	HIGHWATER_SIM_SEED=17 go test ./replication/sim -v               one, with its log
 //
 // Time and faults are the seed's; the order in which goroutines run isn't. A seed
