@@ -71,6 +71,9 @@ func TestR74_AHandOverLeavesNothingInDoubt(t *testing.T) {
 		if held != 1 {
 			t.Errorf("%d partitions are held", held)
 		}
+		if res, err := c.broker(1).fetchLocal(context.Background(), FetchRequest{Topic: "a", MaxBytes: 1}); err != nil || !res.Stale {
+			t.Errorf("a read while leadership moves: %+v, %v", res, err)
+		}
 		p := c.broker(1).replica("a", 0)
 		if hw, end := p.hw.Load(), p.log.WrittenEnd(); hw != 5 || end != 5 {
 			t.Errorf("high watermark %d, end %d", hw, end)

@@ -20,6 +20,16 @@ func (b *Broker) vouches(p *Partition) bool {
 	return p.confirmed(time.Now(), isolationTime)
 }
 
+// vouchesForEnd is vouches for what readers are told of the log's end. Where the
+// controller is asked to let another replica lead, the new one may be at work while
+// this broker's session is as good as ever: then nobody here knows the end (R74, S7).
+func (b *Broker) vouchesForEnd(p *Partition) bool {
+	p.mu.Lock()
+	moving := p.held || p.leaving
+	p.mu.Unlock()
+	return !moving && b.vouches(p)
+}
+
 // watchSession fails the waiting appends of leaders that can't vouch for
 // themselves any more (R61), until ctx ends. While the broker's session holds, it
 // looks at nothing.

@@ -130,7 +130,7 @@ func (p *Partition) read(req *FetchRequest) (FetchResult, error) {
 		return FetchResult{}, err
 	}
 	limit := hw
-	vouches := p.topic.b.vouches(p)
+	vouches := p.topic.b.vouchesForEnd(p)
 	if req.Offset > hw {
 		// Out of range is a statement about the log's end.
 		switch {
@@ -160,7 +160,7 @@ func (p *Partition) read(req *FetchRequest) (FetchResult, error) {
 		return FetchResult{}, p.gone(storage.ErrClosed)
 	}
 	return FetchResult{Data: r.Data, HighWatermark: hw, LogStartOffset: r.StartOffset, LeaderEpoch: p.epochBefore(r.Data, req.Offset),
-		Stale: !vouches || !knowsEnd || !p.topic.b.vouches(p)}, nil
+		Stale: !vouches || !knowsEnd || !p.topic.b.vouchesForEnd(p)}, nil
 }
 
 // readable tells the high watermark, and whether this replica, which leads, knows

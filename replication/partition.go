@@ -29,6 +29,7 @@ type Partition struct {
 	mu          sync.Mutex
 	leader      bool          // takes appends, unless held
 	held        bool          // leads, but gives no more offsets out: leadership is to move (R74)
+	leaving     bool          // leads, and the controller is asked for another leader (S7)
 	leaderEpoch int32         // the newest that this replica knows; of its role
 	heard       int32         // the newest leader epoch that anybody spoke of
 	minInSync   int           // min.insync.replicas; what acks=-1 promises

@@ -97,6 +97,7 @@ func (b *Broker) dropReplicas(ctx context.Context, list []*Partition) {
 		ids[i] = p.id()
 		p.mu.Lock()
 		epochs[i] = p.leaderEpoch
+		p.leaving = p.leader
 		p.mu.Unlock()
 	}
 	ctx, cancel := context.WithTimeout(ctx, alterTimeout)
@@ -116,6 +117,9 @@ func (b *Broker) dropReplicas(ctx context.Context, list []*Partition) {
 		p.mu.Lock()
 		if p.saidLess && p.leaderEpoch == epochs[i] && code == wire.OK {
 			p.mayCut = true
+		}
+		if p.leaderEpoch == epochs[i] && results[i].LeaderEpoch <= epochs[i] {
+			p.leaving = false // nobody else can lead
 		}
 		p.mu.Unlock()
 	}

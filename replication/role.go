@@ -63,7 +63,7 @@ func (p *Partition) leave(epoch int32) (was string) {
 	was = p.role()
 	f, applying := p.fetcher, p.applying
 	p.leader, p.held, p.fetcher, p.leaderEpoch = false, false, nil, epoch
-	p.saidLess, p.mayCut = false, false
+	p.saidLess, p.mayCut, p.leaving = false, false, false
 	p.mu.Unlock()
 	p.stopLeading()
 	if f != nil {

@@ -34,7 +34,7 @@ func (b *Broker) offsetsLocal(ctx context.Context, name string, num int32, times
 	if timestampMs != nil {
 		o.ForTimestamp, o.TimestampFound, err = p.log.OffsetForTimestamp(*timestampMs, o.End)
 	}
-	o.Stale = !b.vouches(p) // R61
+	o.Stale = !b.vouchesForEnd(p) // R61
 	return o, p.gone(err)
 }
 
