@@ -243,7 +243,7 @@ func (b *Broker) readGroup(ctx context.Context, url string, req *FetchManyReques
 
 // offsetsThere asks a partition's leader.
 func (b *Broker) offsetsThere(ctx context.Context, l *location, q *wire.OffsetsQuery) (Offsets, error) {
-	answer, err := ask[wire.OffsetsRequest, wire.OffsetsAnswer](ctx, b, l.url, wire.PathOffsets, &wire.OffsetsRequest{Version: wire.Version, Partitions: []wire.OffsetsQuery{*q}})
+	answer, err := ask[wire.OffsetsRequest, wire.OffsetsAnswer](ctx, b, l.url, wire.PathOffsets, endWait, &wire.OffsetsRequest{Version: wire.Version, Partitions: []wire.OffsetsQuery{*q}})
 	if err == nil {
 		err = sameLength(len(answer.Results), 1)
 	}
@@ -279,7 +279,7 @@ func (b *Broker) ServeOffsets(ctx context.Context, req *wire.OffsetsRequest) *wi
 
 // deleteRecordsThere asks a partition's leader.
 func (b *Broker) deleteRecordsThere(ctx context.Context, l *location, before int64) (int64, error) {
-	answer, err := ask[wire.DeleteRecordsRequest, wire.DeleteRecordsAnswer](ctx, b, l.url, wire.PathDeleteRecords,
+	answer, err := ask[wire.DeleteRecordsRequest, wire.DeleteRecordsAnswer](ctx, b, l.url, wire.PathDeleteRecords, deleteWait,
 		&wire.DeleteRecordsRequest{Version: wire.Version, TopicPartition: l.TopicPartition, Before: before})
 	if err != nil {
 		return 0, err

@@ -178,9 +178,9 @@ func (b *Broker) call(ctx context.Context, url, path string, wait time.Duration,
 }
 
 // ask is call with messages that are JSON.
-func ask[Q, A any](ctx context.Context, b *Broker, url, path string, req *Q) (*A, error) {
+func ask[Q, A any](ctx context.Context, b *Broker, url, path string, wait time.Duration, req *Q) (*A, error) {
 	answer := &wire.JSON[A]{}
-	if err := b.call(ctx, url, path, 0, &wire.JSON[Q]{V: req}, answer, nil); err != nil {
+	if err := b.call(ctx, url, path, wait, &wire.JSON[Q]{V: req}, answer, nil); err != nil {
 		return nil, err
 	}
 	return answer.V, nil

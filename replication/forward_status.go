@@ -29,7 +29,7 @@ func (b *Broker) statuses(ctx context.Context, name string, nums []int32) []Part
 			for _, i := range at {
 				req.Partitions = append(req.Partitions, nums[i])
 			}
-			answer, err := ask[wire.StatusRequest, wire.StatusAnswer](ctx, b, url, wire.PathStatus, req)
+			answer, err := ask[wire.StatusRequest, wire.StatusAnswer](ctx, b, url, wire.PathStatus, 0, req)
 			if err != nil || answer.Error != nil || len(answer.Partitions) != len(at) {
 				return // it stays as it is known here
 			}
