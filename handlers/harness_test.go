@@ -102,7 +102,7 @@ func (b *testBroker) start() {
 	}
 	b.broker = replication.New(replication.Config{NodeID: 1, URL: b.url, Store: b.store, Controller: b.ctl, Logger: logger, Defaults: defaults})
 	must(t, b.broker.Start(ctx))
-	for _, run := range []func(context.Context) error{b.store.Run, b.broker.Run} {
+	for _, run := range []func(context.Context) error{b.store.Run, b.ctl.Run, b.broker.Run} {
 		b.stopped.Go(func() { _ = run(ctx) })
 	}
 	b.metrics = prometheus.NewRegistry()
