@@ -170,9 +170,9 @@ func (f *fetcher) run(ctx context.Context) {
 			case <-ctx.Done():
 			}
 		case cur == nil:
-			cur = f.send(ctx)
+			cur = f.send(ctx, false)
 		case f.anyDue(time.Now()):
-			next := f.send(ctx)
+			next := f.send(ctx, true)
 			if !f.settle(ctx, cur, next) {
 				next = nil
 			}
@@ -335,9 +335,10 @@ type poll struct {
 	buf    *[]byte // of resp
 }
 
-// send sends the next request.
-func (f *fetcher) send(ctx context.Context) *poll {
+// send sends the next request. ahead: the answer to the last one isn't there yet.
+func (f *fetcher) send(ctx context.Context, ahead bool) *poll {
 	req := f.request(time.Now())
+	req.Ahead = ahead
 	c := &poll{done: make(chan struct{})}
 	leader := f.b.State().Brokers[f.leader]
 	if leader == nil {

@@ -68,7 +68,7 @@ func (s *session) apply(b *Broker, req *wire.FetchRequest) {
 	for i := range req.Partitions {
 		s.name(b, &req.Partitions[i], now)
 	}
-	if !req.Full && !s.answered.IsZero() {
+	if !req.Full && !req.Ahead && !s.answered.IsZero() {
 		s.life.Contact.Prove(s.answered)
 	}
 	s.life.Contact.Touch(now) // after all was judged

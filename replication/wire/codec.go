@@ -9,7 +9,7 @@ import (
 // Heads of fetches, big endian; str8 is a length byte and so many bytes.
 //
 //	FetchRequest
-//	version u16 | flags u8 (1: full) | cluster id str8 | replica i32 | broker epoch i64 |
+//	version u16 | flags u8 (1: full, 2: ahead) | cluster id str8 | replica i32 | broker epoch i64 |
 //	fetcher i32 | seq i64 | metadata index u64 | max wait ms i32 | min bytes i32 | max bytes i32 |
 //	n u32, n × { topic 16 | partition i32 | leader epoch i32 | offset i64 | last epoch i32 |
 //	             log start i64 | max bytes i32 } |
@@ -30,6 +30,7 @@ const (
 	leastResponsePartitionBytes = 16 + 4 + 1 + 4 + 4 + 8 + 8 + 8 + 1 + 4
 
 	flagFull      = 1
+	flagAhead     = 2
 	flagDiverging = 1
 )
 
@@ -40,6 +41,9 @@ func (r *FetchRequest) AppendHead(dst []byte) []byte {
 	flags := byte(0)
 	if r.Full {
 		flags |= flagFull
+	}
+	if r.Ahead {
+		flags |= flagAhead
 	}
 	dst = append(dst, flags)
 	dst = appendString8(dst, r.ClusterID)
@@ -83,7 +87,7 @@ func (r *FetchRequest) Decode(head, payload []byte) error {
 	}
 	*r = FetchRequest{Version: version}
 	flags = d.u8()
-	r.Full = flags&flagFull != 0
+	r.Full, r.Ahead = flags&flagFull != 0, flags&flagAhead != 0
 	r.ClusterID = string(d.string8())
 	r.Replica = d.i32()
 	r.BrokerEpoch = d.i64()
@@ -104,7 +108,7 @@ func (r *FetchRequest) Decode(head, payload []byte) error {
 			r.Forgotten[i] = d.topicPartition()
 		}
 	}
-	if flags&^flagFull != 0 {
+	if flags&^(flagFull|flagAhead) != 0 {
 		d.bad = true
 	}
 	return d.end("fetch request", payload)

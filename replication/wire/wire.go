@@ -67,6 +67,7 @@ type FetchRequest struct {
 	Fetcher       int32
 	Seq           int64 // grows by 1 a request, also over sessions of one broker epoch
 	Full          bool
+	Ahead         bool   // sent before the answer to the request before it came; ends that one's wait
 	MetadataIndex uint64 // raft index the sender has applied
 	MaxWaitMs     int32
 	MinBytes      int32

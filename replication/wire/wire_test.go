@@ -74,6 +74,7 @@ func messages() map[string][2]Message {
 	epoch := int32(4)
 	return map[string][2]Message{
 		"fetch request":  {fetchRequest(), &FetchRequest{}},
+		"fetch ahead":    {&FetchRequest{Version: 1, Ahead: true}, &FetchRequest{}},
 		"fetch response": {fetchResponse(), &FetchResponse{}},
 		"append": {&AppendRequest{Version: 1, Acks: -1, TimeoutMs: 100, Partitions: []AppendPartition{
 			{TopicPartition: TopicPartition{idA, 1}, ExpectedOffset: &two, Batches: [][]byte{[]byte("one"), []byte("two!")}},
