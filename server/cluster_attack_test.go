@@ -189,8 +189,8 @@ func TestH54_StrangersAreRefused(t *testing.T) {
 	paths := []string{wire.PathRaft, wire.PathFetch, wire.PathLeaderEpoch, wire.PathPropose, wire.PathHeartbeat, wire.PathJoin, wire.PathFounding,
 		wire.PathAppend, wire.PathRead, wire.PathWatch, wire.PathOffsets, wire.PathDeleteRecords, wire.PathStatus, wire.PathDebugPartitions, "", "nothing-there"}
 	for _, path := range paths {
-		for _, method := range []string{"GET", "POST", "PUT", "DELETE", "OPTIONS", "HEAD"} {
-			for _, given := range []string{"", "wrong", secret + "x", strings.ToUpper(secret), secret[:len(secret)-1]} {
+		for _, method := range []string{"GET", "POST", "DELETE", "OPTIONS"} {
+			for _, given := range []string{"", secret + "x", secret[:len(secret)-1]} {
 				headers := []string{"Connection", "Upgrade", "Upgrade", wire.UpgradeRaft, wire.HeaderClusterID, id, "X-Forwarded-For", "127.0.0.1"}
 				if given != "" {
 					headers = append(headers, wire.HeaderSecret, given)

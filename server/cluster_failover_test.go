@@ -17,7 +17,7 @@ func TestCluster_LeaderKilledUnderLoad(t *testing.T) {
 	c := newCluster(t, 3)
 	c.topic("orders", 3, 3, "min.insync.replicas", "2")
 	l := startLoad(c, "orders", 3, 6, "-1", nil)
-	for range number(t, "HIGHWATER_FAILOVERS", 3) {
+	for range number(t, "HIGHWATER_FAILOVERS", 2) {
 		l.await(50)
 		leader := c.leader("orders", 0)
 		tl := startTail(t, c.client(c.others(leader)[0]), "orders", 0)
@@ -98,7 +98,7 @@ func TestF40_RollingRestart(t *testing.T) {
 // cluster comes back by itself, elects cleanly, and has all it acknowledged (R72).
 // HIGHWATER_KILL_ALL_ROUNDS sets how often.
 func TestF39_KillAll(t *testing.T) {
-	rounds := number(t, "HIGHWATER_KILL_ALL_ROUNDS", 3)
+	rounds := number(t, "HIGHWATER_KILL_ALL_ROUNDS", 2)
 	c := newCluster(t, 3)
 	c.topic("orders", 3, 3, "min.insync.replicas", "2")
 	l := startLoad(c, "orders", 3, 6, "-1", nil)
@@ -128,7 +128,7 @@ func TestF39_KillAll(t *testing.T) {
 // leader is killed gets another. HIGHWATER_H48_ROUNDS sets how often,
 // HIGHWATER_H48_PAUSE the longest freeze in seconds.
 func TestH48_ControllerLeaderGoesAway(t *testing.T) {
-	rounds, longest := number(t, "HIGHWATER_H48_ROUNDS", 3), number(t, "HIGHWATER_H48_PAUSE", 4)
+	rounds, longest := number(t, "HIGHWATER_H48_ROUNDS", 2), number(t, "HIGHWATER_H48_PAUSE", 4)
 	c := newCluster(t, 3)
 	c.topic("orders", 3, 3, "min.insync.replicas", "2")
 	l := startLoad(c, "orders", 3, 3, "-1", nil)

@@ -219,7 +219,7 @@ func TestCluster_AnyBrokerAnswersAnything(t *testing.T) {
 // created can be used through another at once, and partitions that it has added.
 func TestCluster_ReadYourWritesThroughAnotherBroker(t *testing.T) {
 	c := newCluster(t, 3)
-	for i := range 30 {
+	for i := range 12 {
 		a, b := c.client(c.nodes[i%3]), c.client(c.nodes[(i+1)%3])
 		path := fmt.Sprintf("/topics/t%d", i)
 		a.must(t, 201, "PUT", path, "application/json", `{"partitions":1}`)

@@ -3,3 +3,5 @@
 package main
 
 const raceBuild = false
+
+const slowness = 1
