@@ -141,7 +141,7 @@ func (c *Controller) joinOnce(ctx context.Context) error {
 	req := &wire.Join{Version: wire.Version, ClusterID: c.ClusterID(), Broker: c.cfg.NodeID, Server: c.dir.ServerID, URL: c.cfg.URL}
 	urls := c.otherURLs()
 	var errs []error
-	foreign := 0 // brokers of another cluster
+	var foreign []string // URLs of brokers of another cluster
 	for i := 0; i < len(urls); i++ {
 		call, cancel := context.WithTimeout(ctx, joinCall)
 		answer, err := c.cfg.Peers.Join(call, urls[i], req)
@@ -154,7 +154,7 @@ func (c *Controller) joinOnce(ctx context.Context) error {
 		case answer.Code == wire.CodeDuplicateBroker:
 			return &DuplicateBrokerError{Broker: c.cfg.NodeID}
 		case answer.Code == wire.CodeClusterID:
-			foreign++
+			foreign = append(foreign, urls[i])
 			errs = append(errs, fmt.Errorf("%s belongs to another cluster", urls[i]))
 		default:
 			errs = append(errs, fmt.Errorf("%s: %s %s", urls[i], answer.Code, answer.Detail))
@@ -163,8 +163,10 @@ func (c *Controller) joinOnce(ctx context.Context) error {
 			}
 		}
 	}
-	if foreign > 0 && foreign == len(urls) { // F37; one alone may be at a port that was ours
-		return &DirError{Dir: c.cfg.Dir, Reason: fmt.Sprintf("it belongs to cluster %s, but the brokers at %s to another one", c.ClusterID(), strings.Join(urls, " and ")),
+	// F37. One that nobody names may be at a port that was ours; those of --join are meant.
+	named := len(c.cfg.Join) > 0 && !slices.ContainsFunc(c.cfg.Join, func(url string) bool { return !slices.Contains(foreign, url) })
+	if len(foreign) > 0 && (named || len(foreign) == len(urls)) {
+		return &DirError{Dir: c.cfg.Dir, Reason: fmt.Sprintf("it belongs to cluster %s, but the brokers at %s to another one", c.ClusterID(), strings.Join(foreign, " and ")),
 			Fix: "Name brokers of its own cluster, or start with another data directory."}
 	}
 	return errors.Join(errs...)

@@ -206,7 +206,7 @@ func TestF37_NobodyEntersAnotherCluster(t *testing.T) {
 	n.cfg = func(c *Config) { c.Cluster, c.Join = nil, []string{"http://b"} }
 	a.kill(1)
 	foreign := (*DirError)(nil)
-	if err := a.up(2); !errors.As(err, &foreign) || !strings.Contains(foreign.Error(), stranger.ClusterID()) {
+	if err := a.up(2); !errors.As(err, &foreign) || !strings.Contains(foreign.Error(), "http://b") || !strings.Contains(foreign.Error(), before.ClusterID) {
 		t.Errorf("in the wrong cluster: %v", err)
 	}
 	if got := before.ClusterID; got == stranger.ClusterID() || b.nodes[1].c.State().Brokers[2] != nil {
