@@ -110,7 +110,7 @@ func (r *run) do(ctx context.Context) (*verdict, error) {
 	if err != nil {
 		return nil, err
 	}
-	return r.judge(h), ctx.Err()
+	return r.judge(h), nil // also of a run that was told to end early
 }
 
 func (r *run) start(ctx context.Context) (err error) {
