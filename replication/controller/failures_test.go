@@ -434,14 +434,17 @@ func TestR59_TheLeaseOfALostBrokerEndsFirst(t *testing.T) {
 func TestAMemberThatIsBackGetsTheLogAtOnce(t *testing.T) {
 	t.Parallel()
 	tc := startCluster(t, 3)
-	leader, others := tc.followers()
-	m := leader.c.member.Load()
+	_, others := tc.followers()
 	tc.kill(others[0].id)
-	tc.create(leader.id, "a", 1, 1)
+	tc.create(others[1].id, "a", 1, 1)
 	// The sender waits in one call, and gives it up with the term or the membership.
-	if !leader.c.waitToRedial(m.peerOf(others[0].id), m.raft.CurrentTerm()) {
-		t.Error("it doesn't wait for a member that is down")
-	}
+	var leader *testNode
+	var m *member
+	tc.eventually("a leader that waits for a member that is down", func() bool {
+		leader = tc.leader()
+		m = leader.c.member.Load()
+		return leader.c.waitToRedial(m.peerOf(others[0].id), m.raft.CurrentTerm())
+	})
 	if leader.c.waitToRedial(m.peerOf(others[0].id), m.raft.CurrentTerm()-1) || leader.c.waitToRedial("9-x", m.raft.CurrentTerm()) {
 		t.Error("it waits for a former term, or for no member")
 	}
