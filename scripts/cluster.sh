@@ -16,11 +16,12 @@ usage() {
 	cat <<END
 A Highwater cluster on this machine.
 
-  $me [-d DIR] [-p PORT] COMMAND
+  ${BASH_SOURCE[0]} [-d DIR] [-p PORT] COMMAND
 
   up [N] [FLAG..]  start N brokers (3) and wait until they serve; what runs
                    already is left alone, what died is started again. FLAGs
-                   such as --min-insync-replicas=2 go to every broker
+                   such as --min-insync-replicas=2 go to every broker that
+                   is started from then on, until up is given others
   status           which broker runs, which one leads the metadata
   kill N           kill -9 broker N
   stop N           freeze broker N (SIGSTOP): alive, and silent
@@ -79,6 +80,17 @@ frozen() {
 	[ "$state" = T ]
 }
 
+# taken tells whether a process listens on broker N's port.
+taken() { (exec 3<>"/dev/tcp/127.0.0.1/$((first_port + $1 - 1))") 2>/dev/null; }
+
+# free_port refuses a port that somebody else has: that one would answer for broker N.
+free_port() {
+	local port=$((first_port + $1 - 1)) other=''
+	taken "$1" || return 0
+	[ -f "$dir/cluster" ] || other="; or choose other ports: $me -p PORT up"
+	die "broker $1 can't have port $port: another process listens there (ss -ltnp and lsof -i tell which). Stop it$other"
+}
+
 ready() { curl -fs -m 2 -o /dev/null "$(url "$1")/readyz"; }
 
 build() {
@@ -105,6 +117,7 @@ helper() {
 # that takes its own place anew, joins at another one.
 launch() {
 	local n=$1 flags=() extra=() line at
+	free_port "$n"
 	flags=(--node-id="$n" --listen="127.0.0.1:$((first_port + n - 1))" --data-dir="$(data "$n")")
 	if [ "$n" -le "$(recall voters 1)" ] && [ "${2:-}" != join ]; then
 		flags+=(--cluster="$(recall cluster "1=$(url 1)")")
@@ -129,6 +142,7 @@ await() {
 	while ! ready "$n"; do
 		if ! runs "$n"; then
 			tail -n 5 "$(log_of "$n")" >&2
+			if [ -s "$dir/flags" ]; then say "cluster.sh: up was given these flags: $(tr '\n' ' ' <"$dir/flags")(up with others replaces them, rm '$dir/flags' drops them)" >&2; fi
 			die "broker $n has ended; the lines above say why (all of them: $me logs $n)"
 		fi
 		[ $SECONDS -lt $until ] || die "broker $n doesn't serve after $patience s: $(why "$n"); see: $me logs $n"
@@ -157,13 +171,14 @@ up() {
 	local count='' n voters list=''
 	case "${1:-}" in '' | -*) ;; *) count=$1 && shift ;; esac
 	command -v curl >/dev/null || die "curl is needed to see whether the brokers serve"
-	mkdir -p "$dir"
 	count=${count:-$(recall count 3)}
 	[[ $count =~ ^[1-9][0-9]?$ ]] || die "up $count: want a number of brokers from 1 to 99"
 	if [ ! -f "$dir/cluster" ]; then
 		# An odd number of voters, five at most; further brokers join.
 		voters=$((count > 5 ? 5 : count))
 		voters=$((voters % 2 ? voters : voters - 1))
+		for ((n = 1; n <= count; n++)); do free_port "$n"; done
+		mkdir -p "$dir"
 		for ((n = 1; n <= voters; n++)); do list+=${list:+,}$n=$(url "$n"); done
 		remember port "$first_port"
 		remember voters "$voters"
@@ -174,7 +189,10 @@ up() {
 	if [ $# -gt 0 ]; then printf '%s\n' "$@" >"$dir/flags"; fi
 	build
 	for ((n = 1; n <= count; n++)); do
-		if runs "$n"; then continue; fi
+		if runs "$n"; then
+			if [ $# -gt 0 ]; then say "broker $n runs already and has the new flags after: $me restart $n"; fi
+			continue
+		fi
 		# Those that join need a cluster that stands.
 		if [ "$n" -gt "$(recall voters 1)" ]; then await 1; fi
 		launch "$n"
@@ -203,7 +221,7 @@ END
 status() {
 	local n count state leader=''
 	count=$(recall count 0)
-	[ "$count" -gt 0 ] || die "there is no cluster in $dir; start one: $me up"
+	[ "$count" -gt 0 ] || die "$none"
 	for ((n = 1; n <= count; n++)); do
 		if ! runs "$n"; then
 			state="not running (start it: $me restart $n)"
@@ -226,8 +244,11 @@ status() {
 
 # number checks N of a command.
 number() {
-	if [[ ${1:-} =~ ^[1-9][0-9]?$ ]] && [ "$1" -le "$(recall count 0)" ]; then return; fi
-	die "want the number of a broker, 1 to $(recall count 0)"
+	local count
+	count=$(recall count 0)
+	[ "$count" -gt 0 ] || die "$none"
+	if [[ ${1:-} =~ ^[1-9][0-9]?$ ]] && [ "$1" -le "$count" ]; then return; fi
+	die "want the number of a broker, 1 to $count (one more: $me up $((count + 1)))"
 }
 
 signal() {
@@ -263,6 +284,7 @@ replace() {
 down() {
 	local n count
 	count=$(recall count 0)
+	if [ "$count" = 0 ]; then say "$none" && return; fi
 	# Brokers that are frozen first: they take part in the farewell of the others.
 	for ((n = 1; n <= count; n++)); do if runs "$n"; then kill -CONT "$(pid_of "$n")"; fi; done
 	for ((n = 1; n <= count; n++)); do if runs "$n"; then kill -TERM "$(pid_of "$n")"; fi; done
@@ -276,17 +298,25 @@ down() {
 	say "all brokers have ended. Start them again: $me up. Throw their data away: rm -r $dir"
 }
 
+port_given=''
 while getopts d:p:h option; do
 	case $option in
-	d) case $OPTARG in /*) dir=$OPTARG ;; *) dir=$PWD/$OPTARG ;; esac ;;
-	p) first_port=$OPTARG ;;
+	d)
+		me+=" -d $(printf %q "$OPTARG")" # the commands that we propose are for this cluster
+		case $OPTARG in /*) dir=$OPTARG ;; *) dir=$PWD/$OPTARG ;; esac
+		;;
+	p) first_port=$OPTARG port_given=yes ;;
 	h) usage && exit 0 ;;
 	*) usage >&2 && exit 2 ;;
 	esac
 done
 shift $((OPTIND - 1))
 [[ $first_port =~ ^[1-9][0-9]{0,4}$ ]] || die "-p $first_port: want a port"
+if [ -n "$port_given" ] && [ "$first_port" != "$(recall port "$first_port")" ]; then
+	die "-p $first_port: the cluster in $dir has the ports from $(recall port '') on; a second cluster needs a directory of its own: -d DIR"
+fi
 first_port=$(recall port "$first_port")
+none="there is no cluster in $dir; start one: $me up"
 command=${1:-}
 shift || true
 case $command in
