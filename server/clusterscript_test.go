@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -83,9 +84,19 @@ func TestClusterScript(t *testing.T) {
 	s := newClusterScript(t, scriptBrokers)
 	s.refuse("there is no cluster", "status")
 	s.refuse("want a number of brokers", "up", "0")
+	s.refuse("there is no cluster", "kill", "1")
+	s.run("there is no cluster", "down")
+	other, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", s.port))
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.refuse("another process listens there", "up", fmt.Sprint(scriptBrokers))
+	_ = other.Close()
 	s.run("Now try", "up", fmt.Sprint(scriptBrokers), "--log-level=debug")
 	s.run("ready", "status")
 	s.run("Now try", "up") // nothing left to do
+	s.run("after: ", "up", "--log-level=debug")
+	s.refuse("a second cluster needs a directory", "-p", "1", "status")
 	s.refuse("want the number of a broker", "kill", "7")
 	s.run("is dead", "kill", "1")
 	s.run("not running", "status")
