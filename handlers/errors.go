@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 
 	"highwater/replication"
@@ -125,8 +126,11 @@ var mappings = [...]mapping{
 		if len(e.Differs) > 0 {
 			detail = "The topic " + shown(e.Topic) + " exists already and differs in: " + strings.Join(e.Differs, ", ") + "."
 		}
-		return newProblem(codeTopicExists, detail,
-			"Look at it: curl "+at.topicURL(e.Topic)+" — change it with PATCH, or choose another name.")
+		fix := "change it with PATCH, or choose another name."
+		if slices.Contains(e.Differs, "replication_factor") {
+			fix = "its replication_factor stays what it is: leave that out, or choose another name."
+		}
+		return newProblem(codeTopicExists, detail, "Look at it: curl "+at.topicURL(e.Topic)+" — "+fix)
 	}),
 	as("controller.InvalidNameError", func(e *controller.InvalidNameError, _ place) *problem {
 		p := newProblem(codeUnprocessable, shown(e.Topic)+" can't be used as a topic name: "+e.Reason+".",
@@ -140,7 +144,7 @@ var mappings = [...]mapping{
 		return p
 	}),
 	as("controller.ImpossibleError", func(e *controller.ImpossibleError, at place) *problem {
-		p := newProblem(codeUnprocessable, "This cluster can't do that: "+e.Reason+".", "See the brokers there are: curl "+at.base+"/brokers")
+		p := newProblem(codeUnprocessable, "This cluster can't do that: "+e.Reason+".", "Give a number that fits. See the brokers there are: curl "+at.base+"/brokers")
 		p.kafka = "INVALID_REPLICATION_FACTOR"
 		return p
 	}),
@@ -158,8 +162,13 @@ var mappings = [...]mapping{
 		p.kafka = string(e.Code)
 		return p
 	}),
-	is("controller.ErrNoController", controller.ErrNoController, codeNoLeader,
-		"The cluster's metadata has no leader right now.", "Send the same request again after a pause."),
+	{"controller.ErrNoController", func(err error, at place) *problem {
+		if !errors.Is(err, controller.ErrNoController) {
+			return nil
+		}
+		return newProblem(codeNoLeader, "The cluster's metadata has no leader right now.",
+			"Send the same request again after a pause. It takes most of the voters; see who leads: curl "+at.base+"/cluster")
+	}},
 	as("controller.ConflictError", func(e *controller.ConflictError, at place) *problem {
 		return newProblem(codeTopicExists, "The topic "+shown(e.Topic)+" was changed by another request at the same time; this one changed nothing.",
 			"Look at it, then send the request again: curl "+at.topicURL(e.Topic))
@@ -218,7 +227,7 @@ var mappings = [...]mapping{
 	}),
 	as("replication.LeaderLostError", func(e *replication.LeaderLostError, at place) *problem {
 		p := newProblem(codeTimedOut, fmt.Sprintf("Broker %d, the leader of partition %s-%d, was lost before it answered. The records may be in the log.", e.Leader, e.Topic, e.Partition),
-			fmt.Sprintf("Read the end of the partition before sending again, or send with an id: curl '%s/partitions/%d/records?offset=-1'", at.topicURL(e.Topic), e.Partition))
+			fmt.Sprintf("Sending it again may store it twice, so read the end of the partition first: curl '%s/partitions/%d/records?offset=-1'", at.topicURL(e.Topic), e.Partition))
 		p.unknown = true
 		return p
 	}),
@@ -247,7 +256,7 @@ var mappings = [...]mapping{
 			return nil
 		}
 		p := newProblem(codeTimedOut, "The acknowledgement did not come in time. The records may be in the log.",
-			"Read the end of the partition before sending again, or send with an id; timeout_ms gives more time.")
+			"Sending it again may store it twice, so read the end of the partition first; timeout_ms gives more time.")
 		p.unknown = true
 		return p
 	}},
