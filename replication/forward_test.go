@@ -409,7 +409,19 @@ func TestWatchesEnd(t *testing.T) {
 		whole, err := c.broker(3).SubscribeTopic("t", s)
 		c.must(err)
 		time.Sleep(time.Second)
-		if n := len(c.broker(1).watched.byID); n != 1 {
+		sessions := func() int {
+			ws := c.broker(1).watched
+			ws.mu.Lock()
+			defer ws.mu.Unlock()
+			return len(ws.byID)
+		}
+		topics := func() int {
+			w := c.broker(3).watcher
+			w.mu.Lock()
+			defer w.mu.Unlock()
+			return len(w.topics)
+		}
+		if n := sessions(); n != 1 {
 			t.Fatalf("%d sessions", n)
 		}
 		one()
@@ -420,7 +432,7 @@ func TestWatchesEnd(t *testing.T) {
 		if n := net.count("3>1 watch"); n > 0 {
 			t.Errorf("%d polls for nobody", n)
 		}
-		if a, b := len(c.broker(1).watched.byID), len(c.broker(3).watcher.topics); a+b > 0 {
+		if a, b := sessions(), topics(); a+b > 0 {
 			t.Errorf("%d sessions and %d topics are left", a, b)
 		}
 	})
