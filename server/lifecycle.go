@@ -11,7 +11,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/google/uuid"
 	"github.com/rs/zerolog"
 	"golang.org/x/sync/errgroup"
 
@@ -157,25 +156,9 @@ func (p *process) openController(ctx, loopsCtx context.Context, loops *errgroup.
 // disk proves (R66, R71-R73).
 func (p *process) register(ctx context.Context) error {
 	p.gate.phase("recovering the logs")
-	held, err := p.store.Held(ctx)
+	r, err := replication.Registration(ctx, p.store, p.ctl.State(), p.cfg.NodeID)
 	if err != nil {
-		return err
-	}
-	directory, err := uuid.Parse(p.store.Identity().DirectoryID)
-	if err != nil {
-		return fmt.Errorf("--data-dir %s: directory id: %w", p.cfg.DataDir, err)
-	}
-	r := controller.Registration{Directory: directory, Durable: p.store.DurableStart(), Held: map[uuid.UUID][]int32{}}
-	if epoch, ok := p.store.PreviousBrokerEpoch(); ok {
-		r.PreviousEpoch = epoch
-	}
-	for _, log := range held {
-		if !log.Lossy {
-			r.Held[log.ID.Topic] = append(r.Held[log.ID.Topic], log.ID.Partition)
-		}
-	}
-	if err := p.neverHad(&r); err != nil {
-		return err
+		return fmt.Errorf("--data-dir %s: %w", p.cfg.DataDir, err)
 	}
 	p.gate.phase("registering with the controller")
 	if err := p.ctl.Register(ctx, r); err != nil {

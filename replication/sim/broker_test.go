@@ -9,7 +9,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/google/uuid"
 	"github.com/rs/zerolog"
 
 	"highwater/handlers"
@@ -182,22 +181,9 @@ func (p *process) tellState(ctx context.Context) error {
 }
 
 func (p *process) register() error {
-	held, err := p.store.Held(p.ctx)
+	r, err := replication.Registration(p.ctx, p.store, p.ctl.State(), p.m.id)
 	if err != nil {
 		return err
-	}
-	directory, err := uuid.Parse(p.store.Identity().DirectoryID)
-	if err != nil {
-		return err
-	}
-	r := controller.Registration{Directory: directory, Durable: p.store.DurableStart(), Held: map[uuid.UUID][]int32{}}
-	if epoch, ok := p.store.PreviousBrokerEpoch(); ok {
-		r.PreviousEpoch = epoch
-	}
-	for _, log := range held {
-		if !log.Lossy {
-			r.Held[log.ID.Topic] = append(r.Held[log.ID.Topic], log.ID.Partition)
-		}
 	}
 	if err := p.ctl.Register(p.ctx, r); err != nil {
 		return err
