@@ -3,6 +3,7 @@
 package handlers
 
 import (
+	"context"
 	"net/http"
 	"sync"
 	"sync/atomic"
@@ -33,6 +34,9 @@ type Config struct {
 	// Draining is closed when the broker begins to shut down: streams end, waiting
 	// polls are answered, new produces get 50305. nil: never.
 	Draining <-chan struct{}
+	// LastCall ends when requests can't be waited for any longer: it is the parent of
+	// their contexts, and ends appends too, which a client's leaving doesn't. nil: never.
+	LastCall context.Context
 	// Streams counts the goroutines of tails that have left their request behind,
 	// which Draining ends: wait for it after the HTTP server has shut down. nil:
 	// every tail stays in its request, at three times the memory.
@@ -53,6 +57,9 @@ func New(cfg Config) http.Handler {
 }
 
 func newAPI(cfg Config) *api {
+	if cfg.LastCall == nil {
+		cfg.LastCall = context.Background()
+	}
 	if cfg.Now == nil {
 		cfg.Now = time.Now
 	}

@@ -153,7 +153,8 @@ func mediaFormats(media string) (key, value payloadFormat) {
 }
 
 // appendPlan appends what was found good and answers. What is appended stays
-// appended, so neither the client's leaving nor a shutdown ends the wait early.
+// appended, so the client's leaving doesn't end the wait early, and a shutdown only
+// when there is no more time: the answer is then that the outcome isn't known.
 func (a *api) appendPlan(w http.ResponseWriter, r *http.Request, p *produceRequest, plan *plan) error {
 	reqs, err := plan.requests(p.expected)
 	if err != nil {
@@ -161,6 +162,7 @@ func (a *api) appendPlan(w http.ResponseWriter, r *http.Request, p *produceReque
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), p.timeout)
 	defer cancel()
+	defer context.AfterFunc(a.cfg.LastCall, cancel)()
 	results := a.cfg.Broker.Append(ctx, p.acks, reqs)
 	return a.answerProduce(w, r, p, plan, results)
 }

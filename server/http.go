@@ -53,6 +53,13 @@ func (p *process) serveHTTP() error {
 
 // shutdownHTTP ends the HTTP side in order after a last while, or by force when ctx ends.
 func (p *process) shutdownHTTP(ctx context.Context, lameDuck time.Duration) {
+	// Those that still wait for something shortly before ctx ends are told to answer
+	// what they know.
+	by, _ := ctx.Deadline()
+	defer time.AfterFunc(time.Until(by)-lastCall, func() {
+		p.log.Debug().Msg("requests that still wait are answered now")
+		p.requests.end()
+	}).Stop()
 	select {
 	case <-time.After(lameDuck):
 	case <-ctx.Done():

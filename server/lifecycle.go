@@ -34,6 +34,7 @@ type process struct {
 	http     *http.Server
 	draining chan struct{}  // closed when the drain begins
 	streams  sync.WaitGroup // tails, which http has forgotten
+	requests ending         // what every request lives under
 
 	peers    *peer.Client       // calls other brokers
 	raft     *peer.Stream       // raft's connections, dialled and taken
@@ -45,7 +46,15 @@ type process struct {
 }
 
 func newProcess(cfg *config, log zerolog.Logger) *process {
-	return &process{cfg: cfg, log: log, metrics: newMetrics(), gate: newGate(), draining: make(chan struct{})}
+	p := &process{cfg: cfg, log: log, metrics: newMetrics(), gate: newGate(), draining: make(chan struct{})}
+	p.requests.ctx, p.requests.end = context.WithCancel(context.Background())
+	return p
+}
+
+// ending is a context that outlives the call which made it, and its end.
+type ending struct {
+	ctx context.Context
+	end context.CancelFunc
 }
 
 // start brings the rooms up from the outside in, so that the port answers health
@@ -121,6 +130,7 @@ func (p *process) openPort(ctx context.Context, loops *errgroup.Group) (idleFile
 		MaxRequestBytes: int64(p.cfg.MaxRequest), Draining: p.draining})
 	p.http = newHTTPServer(p.cfg, p.internal.Before(p.gate), p.log)
 	p.http.ConnState = p.listener.track
+	p.http.BaseContext = func(net.Listener) context.Context { return p.requests.ctx }
 	loops.Go(func() error { return p.serveHTTP() })
 	return idleFiles, nil
 }
@@ -317,7 +327,7 @@ func (p *process) replicationConfig() replication.Config {
 func (p *process) handlersConfig() handlers.Config {
 	return handlers.Config{Broker: p.broker, Logger: p.log, Metrics: p.metrics.registry, Version: version, AdvertiseURL: p.url,
 		DefaultAcks: replication.Acks(p.cfg.DefaultAcks), MaxRequestBytes: int64(p.cfg.MaxRequest),
-		Now: time.Now, Draining: p.draining, Streams: &p.streams, Ready: p.ready}
+		Now: time.Now, Draining: p.draining, LastCall: p.requests.ctx, Streams: &p.streams, Ready: p.ready}
 }
 
 // ready tells why this process doesn't serve in full: it starts or drains, or the

@@ -9,11 +9,16 @@ import (
 )
 
 // drainTime is how long in-flight requests get at shutdown. The process promises
-// to be gone 10 s after SIGTERM; the rest is for flushing and closing.
-const drainTime = 8 * time.Second
+// to be gone 10 s after SIGTERM; the rest is for flushing and closing, which takes
+// raft up to two seconds while other voters don't answer.
+const drainTime = 6500 * time.Millisecond
 
 // handOverTime is how much of that other brokers get to take over what this one leads.
-const handOverTime = 5 * time.Second
+const handOverTime = 4500 * time.Millisecond
+
+// lastCall is how long before drainTime is over requests that still wait have to end
+// with the answer that they can give: unknown rather than a cut connection.
+const lastCall = time.Second
 
 // failedDrainTime is the same after a disk failure: waiters have their error
 // already and only need to be answered.

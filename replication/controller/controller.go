@@ -109,6 +109,7 @@ type Controller struct {
 	epoch        atomic.Int64        // of the registration
 	wantFence    atomic.Bool         // until Unfence
 	wantShutdown atomic.Bool         // from ControlledShutdown on
+	unheard      atomic.Bool         // ControlledShutdown found no leader to hear of it
 	lease        atomic.Int64        // the clock's time at which SessionValid ends
 	alone        atomic.Bool         // this member leads, and there is no other voter
 	beating      chan struct{}       // a token: one heartbeat at a time
@@ -245,13 +246,15 @@ func (c *Controller) Close() error {
 		}
 	}
 	close(c.stop)
-	err := m.end()
+	// Its connections first: raft ends when its requests have, and a member that is
+	// there but silent would let them wait for raftTimeout.
+	err := errors.Join(c.closeTransport(), m.end())
 	c.followers.Wait()
 	if last := c.member.Load(); last != m { // it was just being started again
 		err = errors.Join(err, last.end())
 		m = last
 	}
-	return errors.Join(err, c.closeTransport(), m.store.Close())
+	return errors.Join(err, m.store.Close())
 }
 
 // leave hands over what this member does for the others, and tells them that this
@@ -259,7 +262,7 @@ func (c *Controller) Close() error {
 // told, that is what they do.
 func (c *Controller) leave(m *member) {
 	c.handOver(m)
-	if c.BrokerEpoch() == 0 || c.failure() != nil || m.raft.State() == raft.Leader {
+	if c.BrokerEpoch() == 0 || c.failure() != nil || m.raft.State() == raft.Leader || c.unheard.Load() {
 		return
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), leaveTimeout)

@@ -267,6 +267,7 @@ func (c *Controller) ControlledShutdown(ctx context.Context) error {
 		select {
 		case <-ctx.Done():
 			timer.Stop()
+			c.unheard.Store(err != nil)
 			return fmt.Errorf("controller: the shutdown was not agreed on: %w", ctx.Err())
 		case <-c.failed:
 			timer.Stop()
