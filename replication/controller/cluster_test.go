@@ -18,7 +18,7 @@ import (
 )
 
 // testTiming is quick, but leaves a busy machine room (K17).
-var testTiming = Timing{250 * time.Millisecond, 250 * time.Millisecond, 150 * time.Millisecond}
+var testTiming = Timing{400 * time.Millisecond, 400 * time.Millisecond, 250 * time.Millisecond}
 
 const testSession = 2 * time.Second
 
