@@ -15,7 +15,7 @@ import (
 	"highwater/replication"
 )
 
-func TestH17_SlowBodies(t *testing.T) {
+func TestF66_H17_SlowBodies(t *testing.T) {
 	b := startBroker(t)
 	b.topic("t", 1)
 	newAPIOf(b).patience = 30 * time.Millisecond

@@ -432,7 +432,7 @@ func TestMergedReadOfLargeRecords(t *testing.T) {
 
 // TestH18_ClientThatLeaves: its wait is dropped at once, also when its request
 // had a body that nobody reads.
-func TestH18_ClientThatLeaves(t *testing.T) {
+func TestF66_H18_ClientThatLeaves(t *testing.T) {
 	b := startBroker(t)
 	b.topic("t", 1)
 	b.get("/topics/t").want(200)

@@ -45,6 +45,8 @@ type clusterOptions struct {
 	lagMax   time.Duration
 	mutation replica.Mutation
 	config   func(*Config)
+	// clock is a broker's wall clock, if it isn't the bubble's.
+	clock func(id int32) time.Time
 }
 
 type entry struct {
@@ -170,6 +172,9 @@ func (m *member) start() {
 	t := m.c.t
 	t.Helper()
 	so := storage.Options{Dir: m.dir, Fsync: storage.FsyncCommit, Logger: zerolog.Nop()}
+	if clock := m.c.opts.clock; clock != nil {
+		so.Now = func() time.Time { return clock(m.id) }
+	}
 	var err error
 	m.store, err = storage.Open(so)
 	m.c.must(err)

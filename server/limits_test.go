@@ -43,7 +43,7 @@ func closed(t *testing.T, c net.Conn) string {
 // TestH17_SlowHeadersAndHugeHeaders: connections that send half a header are
 // closed, oversized heads are refused, and meanwhile a producer and an idle tail
 // are not disturbed. Slow bodies are the handlers' own: their test is there.
-func TestH17_SlowHeadersAndHugeHeaders(t *testing.T) {
+func TestF66_H17_SlowHeadersAndHugeHeaders(t *testing.T) {
 	t.Parallel()
 	const slow = 100
 	b := start(t, t.TempDir(), "--read-header-timeout=1s")
