@@ -430,7 +430,7 @@ func TestMergedReadOfLargeRecords(t *testing.T) {
 	}
 }
 
-// TestH18_ClientThatLeaves: its wait is dropped at once, also when its request
+// TestF66_H18_ClientThatLeaves: its wait is dropped at once, also when its request
 // had a body that nobody reads.
 func TestF66_H18_ClientThatLeaves(t *testing.T) {
 	b := startBroker(t)

@@ -40,7 +40,7 @@ func closed(t *testing.T, c net.Conn) string {
 	return string(answer)
 }
 
-// TestH17_SlowHeadersAndHugeHeaders: connections that send half a header are
+// TestF66_H17_SlowHeadersAndHugeHeaders: connections that send half a header are
 // closed, oversized heads are refused, and meanwhile a producer and an idle tail
 // are not disturbed. Slow bodies are the handlers' own: their test is there.
 func TestF66_H17_SlowHeadersAndHugeHeaders(t *testing.T) {
