@@ -59,9 +59,19 @@ func newCluster(t *testing.T, n int, flags ...string) *cluster {
 	return c
 }
 
+// skipSlowRace leaves out, of a short run under the race detector, what takes
+// several brokers that are built with it: minutes each on two cores. The brokers of
+// the rooms below run in one process under the detector all the same.
+func skipSlowRace(t *testing.T) {
+	if raceBuild && testing.Short() {
+		t.Skip("several processes under the race detector: go test -race without -short runs it")
+	}
+}
+
 // layCluster is newCluster without a start.
 func layCluster(t *testing.T, n int, flags ...string) *cluster {
 	t.Helper()
+	skipSlowRace(t)
 	c := &cluster{t: t, clients: map[string]*client{}, flags: append([]string{"--broker-session-timeout=" + testSession.String(), "--quorum-timeout=" + testQuorum.String(),
 		"--replica-lag-time-max=" + testLag.String(), "--log-format=json"}, flags...)}
 	first := freePorts(t, n)

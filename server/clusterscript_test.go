@@ -25,6 +25,7 @@ type clusterScript struct {
 }
 
 func newClusterScript(t *testing.T, brokers int) *clusterScript {
+	skipSlowRace(t)
 	t.Helper()
 	for _, tool := range []string{"bash", "curl"} {
 		if _, err := exec.LookPath(tool); err != nil {
@@ -132,6 +133,7 @@ func TestClusterScript(t *testing.T) {
 // order, each page on a fresh copy of the tree and a cluster that its first block
 // starts and its last one ends. The pages' ports stand for others.
 func TestClusterPages(t *testing.T) {
+	skipSlowRace(t)
 	for _, page := range []string{"README.md", "docs/OPERATIONS.md", "docs/REPLICATION.md"} {
 		t.Run(page, func(t *testing.T) {
 			tree := copyTree(t)
