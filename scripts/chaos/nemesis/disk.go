@@ -72,7 +72,10 @@ func (n *Nemesis) brokenDisk(plan string) (end func(), hit string) {
 	mend, hit := n.disk(plan, id)
 	return func() {
 		mend()
-		time.Sleep(100 * time.Millisecond) // one that is about to end has ended
+		// One that met the fault a moment ago answers its waiters before it ends.
+		for begun := time.Now(); b.Running() && b.Life() == life && time.Since(begun) < endLimit; {
+			time.Sleep(50 * time.Millisecond)
+		}
 		b.Expect(false)
 		if b.Running() && b.Life() == life {
 			return // no write met the fault
@@ -97,6 +100,9 @@ func (n *Nemesis) awaitWhole(id int) {
 		n.misdeed("broker %d, whose data was lost, has not come back within %v: %s", id, rejoinLimit, lacking[0])
 	}
 }
+
+// endLimit is how long a broker may take to end after its disk failed.
+const endLimit = 4 * time.Second
 
 // rejoinLimit is how long an empty broker may take to be a full one again.
 const rejoinLimit = 60 * time.Second
