@@ -3,6 +3,7 @@ package replication
 import (
 	"errors"
 	"slices"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -42,18 +43,18 @@ func TestF12_F13_AnExpansionWhoseAnswerIsLost(t *testing.T) {
 			c.appendFirst("a")
 			c.fail(3)
 			c.broker(1).mustAppend(AcksAll, "a", 0, "m2")
-			proposed := 0
+			var proposed atomic.Int32
 			c.onProposal(func(from int32, changes []wire.AlterPartition) ([]wire.AlterResult, error, bool) {
 				c.broker(1).lag(true) // nor does metadata come
-				if proposed++; commits && proposed == 1 {
+				if n := proposed.Add(1); commits && n == 1 {
 					c.committed(from, changes)
 				}
 				return nil, errLost, true
 			})
 			c.broker(3).start()
 			time.Sleep(2 * time.Second)
-			if proposed < 2 {
-				t.Errorf("R45: sent %d times", proposed)
+			if n := proposed.Load(); n < 2 {
+				t.Errorf("R45: sent %d times", n)
 			}
 			if got := maximal(c, 1); !slices.Equal(got, []int32{1, 2, 3}) {
 				t.Errorf("R26: maximal ISR %v", got)
@@ -107,9 +108,9 @@ func TestF14_ARefusedFollower(t *testing.T) {
 		c.create("a", 2, []int32{1, 2, 3})
 		c.appendFirst("a")
 		c.fail(3)
-		asked := 0
+		var asked atomic.Int32
 		c.onProposal(func(_ int32, changes []wire.AlterPartition) ([]wire.AlterResult, error, bool) {
-			asked++
+			asked.Add(1)
 			if len(changes[0].ISR) == 2 { // the same ISR: a withdrawal
 				return nil, nil, false
 			}
@@ -117,8 +118,8 @@ func TestF14_ARefusedFollower(t *testing.T) {
 		})
 		c.broker(3).start()
 		time.Sleep(30 * time.Second)
-		if asked < 2 || asked > 2*30*int(time.Second/isrPause) {
-			t.Errorf("%d proposals in 30 s", asked)
+		if n := asked.Load(); n < 2 || n > 2*30*int32(time.Second/isrPause) {
+			t.Errorf("%d proposals in 30 s", n)
 		}
 		c.isr("a", 0, 1, 2)
 		c.broker(1).mustAppend(AcksAll, "a", 0, "m2")
