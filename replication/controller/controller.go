@@ -316,14 +316,21 @@ func (m *member) end() error {
 	return within(shutdownTimeout, down)
 }
 
-// within waits for f, but not for ever.
-func within(d time.Duration, f raft.Future) error {
+// answerOf gives what becomes of f, when it comes. It may never come: raft leaves
+// unanswered what it had taken but not looked at when it shut down. So nobody waits
+// for it alone.
+func answerOf(f raft.Future) <-chan error {
 	done := make(chan error, 1)
 	go func() { done <- f.Error() }()
+	return done
+}
+
+// within waits for f, but not for ever.
+func within(d time.Duration, f raft.Future) error {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
 	select {
-	case err := <-done:
+	case err := <-answerOf(f):
 		return err
 	case <-timer.C:
 		return fmt.Errorf("controller: raft did not answer within %s", d)

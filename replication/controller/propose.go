@@ -169,10 +169,8 @@ func (c *Controller) apply(ctx context.Context, t *term, cmd Command) (result an
 		return nil, 0, fmt.Errorf("%w: %w", ErrNoController, err)
 	}
 	f := t.member.raft.Apply(encode(cmd), enqueueTimeout)
-	done := make(chan error, 1)
-	go func() { done <- f.Error() }() // ends with raft at the latest
 	select {
-	case err := <-done:
+	case err := <-answerOf(f):
 		switch {
 		case errors.Is(err, raft.ErrNotLeader), errors.Is(err, raft.ErrEnqueueTimeout), errors.Is(err, raft.ErrLeadershipTransferInProgress):
 			return nil, 0, fmt.Errorf("%w: %w", ErrNoController, err)

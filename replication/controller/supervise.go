@@ -45,8 +45,7 @@ func (c *Controller) supervise(m *member) {
 // same: what the former one remembered is void.
 func (c *Controller) turn(m *member, leads bool) {
 	c.endTerm()
-	// Decisions need all that former leaders committed.
-	if leads && m.raft.Barrier(0).Error() == nil {
+	if leads && c.barrier(m) {
 		t := c.newTerm(m)
 		c.mu.Lock()
 		c.term = t
@@ -57,6 +56,17 @@ func (c *Controller) turn(m *member, leads bool) {
 		go func() { defer c.followers.Done(); c.lead(t) }()
 	}
 	c.notifyLeader()
+}
+
+// barrier waits until this member, a new leader, has applied all that former ones
+// committed: decisions need it. It gives up when the process ends.
+func (c *Controller) barrier(m *member) bool {
+	select {
+	case err := <-answerOf(m.raft.Barrier(0)):
+		return err == nil
+	case <-c.stop:
+		return false
+	}
 }
 
 func (c *Controller) endTerm() {

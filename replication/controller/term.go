@@ -44,11 +44,8 @@ func (c *Controller) silence() time.Duration {
 
 // verify proves that this member still leads: a majority says so (K15).
 func (t *term) verify(ctx context.Context) error {
-	f := t.member.raft.VerifyLeader()
-	done := make(chan error, 1)
-	go func() { done <- f.Error() }() // ends with the leadership at the latest
 	select {
-	case err := <-done:
+	case err := <-answerOf(t.member.raft.VerifyLeader()):
 		if err == nil {
 			err = t.ctx.Err()
 		}
