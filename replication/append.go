@@ -307,10 +307,15 @@ func (p *Partition) sync(b *Broker) {
 		b.metrics.sync.Observe(time.Since(start).Seconds())
 		if err != nil {
 			p.water.Lock()
-			p.syncing = false
 			if !errors.Is(err, storage.ErrClosed) || p.ended != nil {
 				p.waiters.fail(err) // fsync errors are final (S4): none of these will be known
-			} // else the log was cut in another role, and those above the cut have been told
+			} else if p.syncTo != to {
+				// The log was cut in another role, and those above the cut have been
+				// told. Others may wait by now.
+				p.water.Unlock()
+				continue
+			}
+			p.syncing = false
 			p.water.Unlock()
 			return
 		}

@@ -371,3 +371,36 @@ func TestARecordThatWasCutOff(t *testing.T) {
 		}
 	})
 }
+
+func TestAnAppendIsSyncedAfterALogThatWasCutLeadsAgain(t *testing.T) {
+	inCluster(t, clusterOptions{}, func(c *testCluster) {
+		c.create("a", 2, []int32{1, 2, 3})
+		c.appendFirst("a")
+		c.links(1, false)
+		for range 4 {
+			c.broker(1).mustAppend(AcksLeader, "a", 0, "lost")
+		}
+		waiting := c.broker(1).appendSoon(AcksAll, "a", 0, "lost, and waited for")
+		c.settle()
+		c.fence(1)
+		c.settle()
+		c.leads(2, "a", 0)
+		c.links(1, true)
+		c.unfence(1)
+		time.Sleep(2 * time.Second)
+		if res := <-waiting; res.Err == nil {
+			t.Errorf("an append that was cut off is answered with %+v", res)
+		}
+		for _, id := range []int32{2, 3} {
+			c.fence(id)
+			c.settle()
+			if c.meta("a", 0).Leader == 1 {
+				break
+			}
+			c.unfence(id)
+			time.Sleep(2 * time.Second)
+		}
+		c.leads(1, "a", 0)
+		c.broker(1).mustAppend(AcksAll, "a", 0, "m2") // ends before where the log was synced to in its former life
+	})
+}

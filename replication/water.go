@@ -90,21 +90,28 @@ func (p *Partition) followed(hw int64) {
 func (p *Partition) truncated(end int64) {
 	p.water.Lock()
 	defer p.water.Unlock()
-	p.cuts++
+	p.cut()
 	p.waiters.failAbove(end, p.lost)
 	if p.hw.Load() > end {
 		p.setHighWatermark(end)
 	}
-	p.epochs.forget()
 }
 
 // restarted answers all who wait: the log was thrown away and begins at start.
 func (p *Partition) restarted(start int64) {
 	p.water.Lock()
 	defer p.water.Unlock()
-	p.cuts++
+	p.cut()
 	p.waiters.failAbove(-1, p.lost)
 	p.setHighWatermark(start)
+}
+
+// cut forgets what was known of a log that is shorter now. What was to be synced is
+// gone: left where it is, it would hide from the syncer all appends below it that
+// come when this replica leads again. Call it under water.
+func (p *Partition) cut() {
+	p.cuts++
+	p.syncTo = storage.Staged{}
 	p.epochs.forget()
 }
 
