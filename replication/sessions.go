@@ -50,13 +50,27 @@ func (ss *sessions) enter(ctx context.Context, req *wire.FetchRequest, knownEpoc
 	case <-ctx.Done():
 		return nil, wire.CodeFetchSession
 	}
-	if s.life != life {
-		s.restart(life)
-	} else if s.applied != req.Seq-1 {
-		s.leave() // the one before was given up before it was looked at: what it said is lost
+	if !s.begin(life, req.Seq) {
+		s.leave()
 		return nil, wire.CodeFetchSession
 	}
 	return s, wire.OK
+}
+
+// begin begins a request of a life. false: it is not to be looked at. Requests come
+// to their turn in another order than they were judged in, now and then: what an
+// outlived one says of a log was true before, and may be no more (R13). And where
+// the one before was given up before its turn, what it said is lost. Call it with
+// the turn.
+func (s *session) begin(life *replica.Session, seq int64) bool {
+	if s.life == life {
+		return s.applied == seq-1
+	}
+	if old := s.life; old != nil && (old.BrokerEpoch > life.BrokerEpoch || old.BrokerEpoch == life.BrokerEpoch && s.applied >= seq) {
+		return false
+	}
+	s.restart(life)
+	return true
 }
 
 // leave gives the turn back.
