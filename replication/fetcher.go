@@ -214,7 +214,7 @@ func (f *fetcher) takeChanges() {
 	for p, c := range changes {
 		id := p.id()
 		old := f.parts[id]
-		if old != nil && old.p == p {
+		if old != nil && (old.p == p || !c.remove) { // another replica of it before this one may be taken away later
 			f.drop(old)
 		}
 		if !c.remove {
