@@ -62,13 +62,12 @@ type call struct {
 // member is one broker with its own view of the metadata.
 type member struct {
 	*Broker
-	c      *testCluster
-	id     int32
-	dir    string
-	diskID uuid.UUID
-	store  *storage.Store
-	meta   *controller.Memory
-	epoch  int64
+	c     *testCluster
+	id    int32
+	dir   string
+	store *storage.Store
+	meta  *controller.Memory
+	epoch int64
 
 	mu      sync.Mutex // guards what follows
 	applied int        // of the cluster's log
@@ -95,7 +94,7 @@ func inCluster(t *testing.T, o clusterOptions, test func(c *testCluster)) {
 		c := &testCluster{t: t, opts: o, truth: controller.NewMemory(o.mutation), cut: map[[2]int32]bool{}, calls: map[*call]struct{}{}}
 		c.apply(&controller.InitCluster{ClusterID: "test"})
 		for i, dir := range dirs {
-			c.members = append(c.members, &member{c: c, id: int32(i + 1), dir: dir, diskID: uuid.New()})
+			c.members = append(c.members, &member{c: c, id: int32(i + 1), dir: dir})
 		}
 		for _, m := range c.members {
 			m.start()
@@ -181,14 +180,8 @@ func (m *member) start() {
 	ctx, cancel := context.WithCancel(context.Background())
 	m.cancel = cancel
 	m.loops.Go(func() { m.check(m.store.Run(ctx)) })
-	held, err := m.store.Held(ctx)
+	reg, err := Registration(ctx, m.store, m.c.truth.State(), m.id)
 	m.c.must(err)
-	reg := controller.Registration{Directory: m.diskID, Durable: m.store.DurableStart(), Held: map[uuid.UUID][]int32{}}
-	for _, h := range held {
-		if !h.Lossy {
-			reg.Held[h.ID.Topic] = append(reg.Held[h.ID.Topic], h.ID.Partition)
-		}
-	}
 	m.mu.Lock()
 	m.meta, m.applied = controller.NewMemory(0), 0
 	m.mu.Unlock()
