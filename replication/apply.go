@@ -245,11 +245,3 @@ func (f *fetcher) align(w *following, answer *wire.FetchedPartition) {
 	}
 	p.applied(done)
 }
-
-// lastEpoch is what a follower reports as its log's newest leader epoch (R14).
-func lastEpoch(log *storage.Log) int32 {
-	if epochs := log.Epochs(); len(epochs) > 0 {
-		return epochs[len(epochs)-1].Epoch
-	}
-	return -1
-}

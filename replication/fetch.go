@@ -7,6 +7,7 @@ import (
 	"github.com/google/uuid"
 
 	"highwater/replication/controller"
+	"highwater/replication/replica"
 	"highwater/storage"
 )
 
@@ -184,15 +185,23 @@ func (p *Partition) epochBefore(data []byte, offset int64) int32 {
 	if b, ok := lastBatch(data); ok {
 		return b.LeaderEpoch()
 	}
-	epochs := p.log.Epochs()
+	if epoch := epochBelow(p.log, offset); epoch >= 0 {
+		return epoch
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.leaderEpoch
+}
+
+// epochBelow is the leader epoch of the record before offset; -1: the log knows none.
+func epochBelow(log *storage.Log, offset int64) int32 {
+	epochs := log.Epochs()
 	for i := len(epochs) - 1; i >= 0; i-- {
 		if epochs[i].StartOffset < offset {
 			return epochs[i].Epoch
 		}
 	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.leaderEpoch
+	return -1
 }
 
 // lastBatch is the last batch of data, which holds whole batches that were
@@ -225,26 +234,12 @@ func (p *Partition) checkEpoch(epoch int32, offset int64) error {
 	if offset == 0 {
 		return nil // it has read nothing
 	}
-	found, end := epochEnd(p.log.Epochs(), epoch, p.log.WrittenEnd())
-	if found == epoch && offset <= end {
+	agreed := replica.EndOfEpoch(epochsOf(p.log), epoch, p.log.WrittenEnd())
+	if agreed.Epoch == epoch && offset <= agreed.EndOffset {
 		return nil
 	}
 	return &TruncatedError{Topic: p.topic.name(), Partition: p.num, Offset: offset, Epoch: epoch,
-		SafeOffset: max(min(end, offset), p.log.StartOffset()), SafeEpoch: found}
-}
-
-// epochEnd finds the largest epoch that is at most the asked one, and where it
-// ends: at the start of the next, or at the log's end (R21). When the asked one
-// is older than all, it ends where the oldest begins.
-func epochEnd(epochs []storage.EpochEntry, asked int32, logEnd int64) (epoch int32, end int64) {
-	end = logEnd
-	for i := len(epochs) - 1; i >= 0; i-- {
-		if epochs[i].Epoch <= asked {
-			return epochs[i].Epoch, end
-		}
-		end = epochs[i].StartOffset
-	}
-	return asked, end
+		SafeOffset: max(min(agreed.EndOffset, offset), p.log.StartOffset()), SafeEpoch: agreed.Epoch}
 }
 
 // checkEpochLocal is CheckEpoch of a partition that this broker leads.

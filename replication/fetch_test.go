@@ -343,22 +343,6 @@ func TestOffsetsForTimestamps(t *testing.T) {
 	}
 }
 
-func TestEpochEnds(t *testing.T) {
-	epochs := []storage.EpochEntry{{Epoch: 2, StartOffset: 10}, {Epoch: 5, StartOffset: 20}, {Epoch: 6, StartOffset: 35}}
-	for _, c := range []struct {
-		asked int32
-		epoch int32
-		end   int64
-	}{{1, 1, 10}, {2, 2, 20}, {3, 2, 20}, {4, 2, 20}, {5, 5, 35}, {6, 6, 50}, {7, 6, 50}} {
-		if epoch, end := epochEnd(epochs, c.asked, 50); epoch != c.epoch || end != c.end {
-			t.Errorf("R21: epoch %d ends as %d at %d, want %d at %d", c.asked, epoch, end, c.epoch, c.end)
-		}
-	}
-	if epoch, end := epochEnd(nil, 3, 7); epoch != 3 || end != 7 {
-		t.Errorf("no epochs: %d, %d", epoch, end)
-	}
-}
-
 func TestR96_ReadersLearnOfATruncation(t *testing.T) {
 	n := startNode(t)
 	n.create("a", 1)

@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"highwater/replication/replica"
 	"highwater/replication/wire"
 )
 
@@ -321,7 +322,7 @@ func (f *fetcher) position(w *following) bool {
 		f.backOff(w)
 		return false
 	}
-	w.sent = wire.FetchPartition{TopicPartition: w.id, LeaderEpoch: w.epoch, Offset: w.p.log.DurableEnd(), LastEpoch: lastEpoch(w.p.log),
+	w.sent = wire.FetchPartition{TopicPartition: w.id, LeaderEpoch: w.epoch, Offset: w.p.log.DurableEnd(), LastEpoch: replica.LastEpoch(epochsOf(w.p.log)),
 		LogStart: w.p.log.StartOffset(), MaxBytes: maxFetchPartitionBytes}
 	return true
 }

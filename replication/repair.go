@@ -161,14 +161,9 @@ func (f *fetcher) low(w *following) (at wire.FetchPartition, ok bool) {
 	if len(damage) == 0 {
 		return at, false
 	}
-	at = wire.FetchPartition{TopicPartition: w.id, LeaderEpoch: w.epoch, Offset: max(damage[0].From, log.StartOffset()), LastEpoch: -1,
-		LogStart: log.StartOffset(), MaxBytes: 1}
-	for _, e := range log.Epochs() {
-		if e.StartOffset < at.Offset {
-			at.LastEpoch = e.Epoch
-		}
-	}
-	return at, true
+	start := log.StartOffset()
+	end := max(damage[0].From, start)
+	return wire.FetchPartition{TopicPartition: w.id, LeaderEpoch: w.epoch, Offset: end, LastEpoch: epochBelow(log, end), LogStart: start, MaxBytes: 1}, true
 }
 
 // saidLess notes that the leader knows of the lower end, and has the controller

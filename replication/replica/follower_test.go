@@ -108,6 +108,9 @@ func TestR21_EndOfEpoch(t *testing.T) {
 			t.Errorf("epoch %d: %+v, want %+v", asked, got, want)
 		}
 	}
+	if got, want := EndOfEpoch(nil, 3, 7), (wire.EpochEnd{Epoch: 3, EndOffset: 7}); got != want {
+		t.Errorf("no epochs: %+v, want %+v", got, want)
+	}
 	if LastEpoch(nil) != -1 || LastEpoch(epochs) != 6 {
 		t.Errorf("last epochs %d, %d", LastEpoch(nil), LastEpoch(epochs))
 	}
