@@ -483,3 +483,33 @@ func TestWatchesFromABrokerWithoutReplicas(t *testing.T) {
 		}
 	})
 }
+
+// A reader of one partition hears of it also when its own broker gets the replica
+// later than it subscribed, and leads it.
+func TestWatchesReachAReplicaThatComesLater(t *testing.T) {
+	net := &forwardNet{}
+	inCluster(t, inForwardingCluster(net), func(c *testCluster) {
+		topic := c.create("t", 1, []int32{1})
+		reader := NewSignal()
+		cancel, err := c.broker(3).Subscribe("t", 0, reader)
+		c.must(err)
+		defer cancel()
+		for _, replicas := range [][]int32{{3}, {1}, {3}} {
+			c.apply(&controller.Reassign{Items: []controller.Reassignment{{Topic: topic.ID, Replicas: replicas}}})
+			time.Sleep(time.Minute)
+			c.leads(replicas[0], "t", 0)
+			select {
+			case <-reader.C:
+			default:
+				t.Errorf("not woken when %d began to lead", replicas[0])
+			}
+			c.must(c.broker(2).produce(time.Minute, AcksAll, "t", 0, "v").Err)
+			time.Sleep(time.Second)
+			select {
+			case <-reader.C:
+			default:
+				t.Errorf("not woken by a record at %d", replicas[0])
+			}
+		}
+	})
+}

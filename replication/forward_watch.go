@@ -21,7 +21,8 @@ import (
 // metadata names another it is taken there and its readers are woken: whatever
 // happened in between, they look. The leader, too, names each partition once after
 // it was added. So nothing that came between two leaders, two connections or two
-// lives of a broker is missed.
+// lives of a broker is missed. When this broker is the next leader, its replica may
+// have come after the readers, who hear of its news by way of the watcher then.
 type watcher struct {
 	b    *Broker
 	news chan struct{} // one token when a leaderWatch isn't running that should
@@ -46,6 +47,7 @@ type watched struct {
 	whole bool      // and that one is among them
 	idle  time.Time // since when there are none
 	place int32     // the leader that is asked; NoLeader: nobody, or this broker
+	here  func()    // ends the subscription to a replica that arrived; nil: there is none
 	subs  subscribers
 }
 
@@ -97,6 +99,29 @@ func (w *watcher) subscribeTopic(t *topic) (cancel func()) {
 				}
 			}
 		}
+	}
+}
+
+// arrived has those who wait for a partition woken by news of a replica that this
+// broker has from now on: it wasn't there when they subscribed.
+func (w *watcher) arrived(replica *Partition) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	wt := w.topics[replica.topic.meta.Load().ID]
+	if wt == nil || wt.parts[replica.num] == nil {
+		return
+	}
+	p := wt.parts[replica.num]
+	p.leaveHere()
+	p.here = replica.subs.add(&Signal{onWake: p.subs.wake})
+	p.subs.wake()
+}
+
+// leaveHere forgets the replica that arrived. Call it under mu.
+func (p *watched) leaveHere() {
+	if p.here != nil {
+		p.here()
+		p.here = nil
 	}
 }
 
@@ -247,6 +272,7 @@ func (w *watcher) sweep(now time.Time) {
 				continue
 			}
 			delete(wt.parts, num)
+			p.leaveHere()
 			if l := w.leaders[p.place]; l != nil {
 				l.drop(p.TopicPartition)
 			}

@@ -226,6 +226,11 @@ func (b *Broker) openAll(jobs []job) error {
 		}
 		t.partitions.Store(&partitions)
 		t.meta.Store(m) // after the partitions: whoever sees the new number finds them
+		for _, j := range jobs {
+			if j.p.offline == nil {
+				b.watcher.arrived(j.p)
+			}
+		}
 	}
 	return nil
 }

@@ -83,11 +83,11 @@ func (b *Broker) Subscribe(name string, num int32, s *Signal) (cancel func(), er
 	if err != nil {
 		return nil, err
 	}
+	there := b.watcher.subscribe(t, num, s) // first: of a replica that comes now it tells
 	here := func() {}
 	if p := t.partition(num); p != nil && p.offline == nil {
 		here = p.subs.add(s)
 	}
-	there := b.watcher.subscribe(t, num, s)
 	if t.deleted.Load() {
 		s.wake()
 	}
