@@ -169,9 +169,14 @@ func (f *forwarded) there(ctx context.Context, leader int32, g *group) {
 			p.Batches[j] = batch
 		}
 	}
-	// Not the client's leaving ends it, nor quite its deadline.
+	// Who gives up ends it at once, the deadline not quite.
 	callCtx, cancel := context.WithTimeout(context.WithoutCancel(ctx), left+answerGrace)
 	defer cancel()
+	defer context.AfterFunc(ctx, func() {
+		if !errors.Is(ctx.Err(), context.DeadlineExceeded) {
+			cancel()
+		}
+	})()
 	fate := f.b.fates.of(f.b.State(), leader)
 	defer context.AfterFunc(fate, cancel)()
 	answer := &wire.JSON[wire.AppendAnswer]{}
