@@ -96,6 +96,9 @@ func New(cfg Config) *Broker {
 	if cfg.LagMax == 0 {
 		cfg.LagMax = defaultLagMax
 	}
+	if cfg.SessionTimeout == 0 {
+		cfg.SessionTimeout = defaultSessionTimeout
+	}
 	b := &Broker{cfg: cfg, metrics: newMetrics(), byName: map[string]*topic{}, byID: map[uuid.UUID]*topic{},
 		turn: make(chan struct{}, 1), retry: map[uuid.UUID]struct{}{}, drain: make(chan struct{}), configDefaults: configDefaults(cfg.Defaults)}
 	b.appends.init()

@@ -53,11 +53,7 @@ func (b *Broker) forwardAppend(ctx context.Context, acks Acks, reqs []AppendRequ
 
 // deliver brings the parts of todo to their leaders and fills in their results.
 func (f *forwarded) deliver(ctx context.Context, todo []int) {
-	session := f.b.cfg.SessionTimeout
-	if session <= 0 {
-		session = defaultSessionTimeout
-	}
-	r := f.b.newRetries(session + produceLeaderMargin)
+	r := f.b.newRetries(f.b.cfg.SessionTimeout + produceLeaderMargin)
 	unsure := time.Now().Add(unsureLeaderWait)
 	for {
 		changed := f.b.cfg.Controller.Changed()
@@ -177,7 +173,7 @@ func (f *forwarded) there(ctx context.Context, leader int32, g *group) {
 			cancel()
 		}
 	})()
-	fate := f.b.fates.of(f.b.State(), leader)
+	fate := f.b.fates.of(f.b.State, leader)
 	defer context.AfterFunc(fate, cancel)()
 	answer := &wire.JSON[wire.AppendAnswer]{}
 	err := f.b.cfg.Forward.Call(callCtx, g.url, wire.PathAppend, left, req, answer, nil)

@@ -32,20 +32,23 @@ var errGivenUp = errors.New("replication: the controller has fenced the leader")
 
 func newFates() *fates { return &fates{byID: map[int32]*fate{}} }
 
-// of is a context that ends when the broker of now is given up.
-func (f *fates) of(s *controller.State, id int32) context.Context {
+// of is a context that ends when the broker of now is given up. state is read under
+// the lock: what is newer follow will be told.
+func (f *fates) of(state func() *controller.State, id int32) context.Context {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	s := state()
 	var epoch int64
 	if b := s.Brokers[id]; b != nil {
 		epoch = b.Epoch
 	}
-	if old := f.byID[id]; old != nil && old.epoch >= epoch {
-		return old.ctx
+	n := f.byID[id]
+	if n == nil || n.epoch < epoch {
+		n = &fate{epoch: epoch}
+		n.ctx, n.end = context.WithCancelCause(context.Background())
+		f.byID[id] = n
 	}
-	n := &fate{epoch: epoch}
-	n.ctx, n.end = context.WithCancelCause(context.Background())
-	f.byID[id] = n
+	f.end(s) // it may have been fenced since it was found to lead
 	return n.ctx
 }
 
@@ -53,6 +56,11 @@ func (f *fates) of(s *controller.State, id int32) context.Context {
 func (f *fates) follow(s *controller.State) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	f.end(s)
+}
+
+// end is follow under mu.
+func (f *fates) end(s *controller.State) {
 	for id, one := range f.byID {
 		if b := s.Brokers[id]; b == nil || b.Fenced || b.Epoch != one.epoch {
 			delete(f.byID, id)
