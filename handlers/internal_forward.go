@@ -84,5 +84,5 @@ func (in *Internal) status(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	return served(in, w, r, func(req *wire.StatusRequest) *wire.StatusAnswer { return b.ServeStatus(r.Context(), req) })
+	return served(in, w, r, func(req *wire.StatusRequest) *wire.StatusAnswer { return b.ServeStatus(req) })
 }

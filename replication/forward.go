@@ -14,10 +14,11 @@ import (
 // them together, until acks holds or ctx ends. The results stand in the order of
 // the requests. Cancelling ctx never takes back what was appended.
 //
-// Errors with nothing written: ErrShuttingDown, *NotLeaderError, *OfflineError,
-// *UnknownPartitionError, *controller.UnknownTopicError,
+// Errors with nothing written: ErrShuttingDown, *NotLeaderError, *NotConfirmedError,
+// *OfflineError, *UnknownPartitionError, *controller.UnknownTopicError,
 // *UnexpectedOffsetError, *NotEnoughReplicasError (not appended),
-// storage.ErrDiskNearlyFull. With the outcome unknown: ErrTimeout,
+// storage.ErrDiskNearlyFull, storage.ErrTooManyFiles, storage.ErrBatchTooLarge. With
+// the outcome unknown: ErrTimeout, *LeaderLostError, *NotConfirmedError,
 // *NotEnoughReplicasError (appended), *controller.UnknownTopicError (deleted
 // meanwhile), *storage.FailedError.
 func (b *Broker) Append(ctx context.Context, acks Acks, reqs []AppendRequest) []AppendResult {
@@ -98,18 +99,19 @@ func (b *Broker) DeleteRecords(ctx context.Context, name string, num int32, befo
 	return start, err
 }
 
-// PartitionStatus is Partitions for one of them.
+// PartitionStatus is Partitions for one of them. Errors: also
+// *UnknownPartitionError.
 func (b *Broker) PartitionStatus(ctx context.Context, name string, num int32) (PartitionStatus, error) {
-	l, err := b.locate(name, num)
+	statuses, err := b.statuses(ctx, name, []int32{num})
 	if err != nil {
 		return PartitionStatus{}, err
 	}
-	return b.statuses(ctx, l.name, []int32{l.Partition})[0], nil
+	return statuses[0], nil
 }
 
 // Partitions asks the leaders for the figures of all partitions of a topic, each
 // leader once. A partition whose leader doesn't answer, or whose log is offline
-// there, is told as one without a leader. Errors: *controller.UnknownTopicError.
+// there, is told without offsets. Errors: *controller.UnknownTopicError.
 func (b *Broker) Partitions(ctx context.Context, name string) ([]PartitionStatus, error) {
 	t, err := b.Topic(name)
 	if err != nil {
@@ -119,5 +121,5 @@ func (b *Broker) Partitions(ctx context.Context, name string) ([]PartitionStatus
 	for i := range nums {
 		nums[i] = int32(i)
 	}
-	return b.statuses(ctx, name, nums), nil
+	return b.statuses(ctx, name, nums)
 }

@@ -153,7 +153,7 @@ func (m *member) serve(ctx context.Context, path string, request []byte) ([]byte
 			return m.ServeDeleteRecords(context.Background(), q)
 		})
 	case wire.PathStatus:
-		return serveJSON(request, func(req *wire.StatusRequest) *wire.StatusAnswer { return m.ServeStatus(ctx, req) })
+		return serveJSON(request, func(req *wire.StatusRequest) *wire.StatusAnswer { return m.ServeStatus(req) })
 	}
 	return nil, fmt.Errorf("no path %s", path)
 }

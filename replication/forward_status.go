@@ -7,16 +7,18 @@ import (
 	"highwater/replication/wire"
 )
 
-// statuses describes partitions of a topic that exist, each as its leader sees it;
-// every leader is asked once, all at the same time.
-func (b *Broker) statuses(ctx context.Context, name string, nums []int32) []PartitionStatus {
+// statuses describes partitions of a topic, each as its leader sees it; every leader
+// is asked once, all at the same time. Errors: *controller.UnknownTopicError,
+// *UnknownPartitionError.
+func (b *Broker) statuses(ctx context.Context, name string, nums []int32) ([]PartitionStatus, error) {
 	out := make([]PartitionStatus, len(nums))
 	groups := map[string][]int{}
 	var topic wire.TopicPartition
 	for i, num := range nums {
-		// As far as it is known here. A partition that isn't there any more is nobody's.
-		out[i], _ = b.partitionStatusLocal(ctx, name, num)
-		out[i].Partition = num
+		var err error
+		if out[i], err = b.partitionStatusLocal(name, num); err != nil {
+			return nil, err
+		}
 		if l, err := b.locate(name, num); err == nil && b.elsewhere(&l) {
 			topic, out[i].Leader = l.TopicPartition, l.leader
 			groups[l.url] = append(groups[l.url], i)
@@ -41,7 +43,7 @@ func (b *Broker) statuses(ctx context.Context, name string, nums []int32) []Part
 		})
 	}
 	asked.Wait()
-	return out
+	return out, nil
 }
 
 func statusFrom(num int32, st *wire.PartitionStatus) PartitionStatus {
@@ -54,7 +56,7 @@ func statusFrom(num int32, st *wire.PartitionStatus) PartitionStatus {
 }
 
 // ServeStatus answers another broker for the partitions that this one leads.
-func (b *Broker) ServeStatus(ctx context.Context, req *wire.StatusRequest) *wire.StatusAnswer {
+func (b *Broker) ServeStatus(req *wire.StatusRequest) *wire.StatusAnswer {
 	answer := &wire.StatusAnswer{Version: wire.Version}
 	name, err := b.topicName(wire.TopicPartition{Topic: req.Topic})
 	for _, num := range req.Partitions {
@@ -62,7 +64,7 @@ func (b *Broker) ServeStatus(ctx context.Context, req *wire.StatusRequest) *wire
 			break
 		}
 		var st PartitionStatus
-		st, err = b.partitionStatusLocal(ctx, name, num)
+		st, err = b.partitionStatusLocal(name, num)
 		w := wire.PartitionStatus{Leader: st.Leader, LeaderEpoch: st.LeaderEpoch, ISR: st.ISR, LogStart: st.LogStartOffset,
 			HighWatermark: st.HighWatermark, LogEnd: st.LogEndOffset, SizeBytes: st.SizeBytes, Replicas: make([]wire.ReplicaStatus, len(st.Replicas))}
 		for i, r := range st.Replicas {

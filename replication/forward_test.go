@@ -8,6 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/uuid"
+
 	"highwater/replication/controller"
 	"highwater/replication/wire"
 	"highwater/storage"
@@ -446,6 +448,36 @@ func TestWatchesEnd(t *testing.T) {
 		}
 		if a, b := sessions(), topics(); a+b > 0 {
 			t.Errorf("%d sessions and %d topics are left", a, b)
+		}
+	})
+}
+
+// A long-poll that a draining broker cuts short is no answer to ask again after at
+// once: the other side waits a moment.
+func TestAWatchThatIsCutShortSaysSo(t *testing.T) {
+	inCluster(t, clusterOptions{brokers: 1}, func(c *testCluster) {
+		ctx, cancel := context.WithCancel(context.Background())
+		cancel()
+		req := &wire.WatchRequest{Version: wire.Version, Session: uuid.New(), First: true, MaxWaitMs: 1000}
+		if answer := c.broker(1).ServeWatch(ctx, req); answer.Code != wire.CodeNotLeader {
+			t.Errorf("%+v", answer)
+		}
+		req.First = false
+		if answer := c.broker(1).ServeWatch(context.Background(), req); answer.Code != wire.OK {
+			t.Errorf("its time is over: %+v", answer)
+		}
+	})
+}
+
+// A topic that is deleted between two looks has no partitions, not empty ones.
+func TestStatusesOfATopicThatIsGone(t *testing.T) {
+	inCluster(t, clusterOptions{brokers: 1}, func(c *testCluster) {
+		c.create("t", 1, []int32{1})
+		if _, err := c.broker(1).statuses(context.Background(), "gone", []int32{0}); !isUnknownTopic(err) {
+			t.Error(err)
+		}
+		if _, err := c.broker(1).statuses(context.Background(), "t", []int32{0, 1}); !errors.As(err, new(*UnknownPartitionError)) {
+			t.Error(err)
 		}
 	})
 }

@@ -175,7 +175,8 @@ func (s *watchSession) take() (changed []wire.TopicPartition) {
 }
 
 // ServeWatch answers another broker's watcher. The answer of a poll that nobody
-// receives is lost: who doesn't receive one begins a new session.
+// receives is lost: who doesn't receive one begins a new session. When ctx ends, or
+// the broker drains, the session is over.
 func (b *Broker) ServeWatch(ctx context.Context, req *wire.WatchRequest) *wire.WatchAnswer {
 	answer := &wire.WatchAnswer{Version: wire.Version}
 	s := b.watched.enter(req.Session, req.First)
@@ -208,7 +209,8 @@ func (b *Broker) ServeWatch(ctx context.Context, req *wire.WatchRequest) *wire.W
 			}
 		case <-timer.C:
 			return answer
-		case <-ctx.Done():
+		case <-ctx.Done(): // who is told so comes again after a pause, not at once
+			answer.Code = wire.CodeNotLeader
 			return answer
 		case <-b.drain:
 			answer.Code = wire.CodeNotLeader

@@ -85,10 +85,10 @@ type ReplicaStatus struct {
 // PartitionStatus is what GET …/partitions/{p} tells.
 type PartitionStatus struct {
 	Partition   int32
-	Leader      int32 // controller.NoLeader: none, and then nobody knows the offsets
+	Leader      int32 // controller.NoLeader: none
 	LeaderEpoch int32
 	ISR         []int32
-	// The offsets are -1 when there is no leader.
+	// The offsets are -1 when there is no leader, or it couldn't be asked.
 	LogStartOffset int64
 	HighWatermark  int64
 	LogEndOffset   int64
@@ -98,7 +98,7 @@ type PartitionStatus struct {
 
 // partitionStatusLocal is PartitionStatus as far as this broker knows: one led
 // elsewhere is told without offsets.
-func (b *Broker) partitionStatusLocal(_ context.Context, name string, num int32) (PartitionStatus, error) {
+func (b *Broker) partitionStatusLocal(name string, num int32) (PartitionStatus, error) {
 	t, err := b.Topic(name)
 	if err != nil {
 		return PartitionStatus{}, err
