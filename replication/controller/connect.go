@@ -60,12 +60,15 @@ func (c *Controller) Connect(ctx context.Context) error {
 // when it was asked, at least the cluster's id.
 func (c *Controller) catchUp(ctx context.Context, joined <-chan error) error {
 	for {
-		changed := c.watchLeader()
+		changed, founded := c.watchLeader(), c.Changed()
 		index, err := c.fence(ctx)
 		if err == nil {
 			if err = c.waitApplied(ctx, index); err == nil && c.State().ClusterID != "" {
 				return nil
 			}
+		}
+		if err != nil {
+			founded = nil
 		}
 		timer := time.NewTimer(joinInterval)
 		select {
@@ -82,6 +85,8 @@ func (c *Controller) catchUp(ctx context.Context, joined <-chan error) error {
 			}
 			return err
 		case <-changed:
+			timer.Stop()
+		case <-founded: // the first entry, perhaps
 			timer.Stop()
 		case <-timer.C:
 		}

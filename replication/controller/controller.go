@@ -60,11 +60,12 @@ type Config struct {
 }
 
 const (
-	// transferTimeout, leaveTimeout, snapshotTimeout and shutdownTimeout bound
-	// Close (K16).
+	// transferTimeout, leaveTimeout, snapshotTimeout, answerTimeout and
+	// shutdownTimeout bound Close (K16).
 	transferTimeout = 2 * time.Second
 	leaveTimeout    = time.Second
 	snapshotTimeout = 2 * time.Second
+	answerTimeout   = time.Second // a leader without a quorum gives up sooner (K17)
 	shutdownTimeout = 4 * time.Second
 
 	// closeSnapshotThreshold is the number of entries behind the newest snapshot
@@ -309,28 +310,34 @@ func (c *Controller) handOver(m *member) {
 
 // end stops raft, also when its loop is held by the store.
 func (m *member) end() error {
-	m.ended.Do(func() { close(m.ending) })
+	m.mu.Lock()
+	if !m.ended {
+		m.ended = true
+		close(m.ending)
+	}
+	m.mu.Unlock()
+	answered := make(chan struct{})
+	go func() { m.pending.Wait(); close(answered) }()
+	timer := time.NewTimer(answerTimeout)
+	defer timer.Stop()
+	select {
+	case <-answered:
+	case <-timer.C:
+	}
 	m.raft.DeregisterObserver(m.watch)
 	down := m.raft.Shutdown()
 	m.store.release()
 	return within(shutdownTimeout, down)
 }
 
-// answerOf gives what becomes of f, when it comes. It may never come: raft leaves
-// unanswered what it had taken but not looked at when it shut down. So nobody waits
-// for it alone.
-func answerOf(f raft.Future) <-chan error {
-	done := make(chan error, 1)
-	go func() { done <- f.Error() }()
-	return done
-}
-
 // within waits for f, but not for ever.
 func within(d time.Duration, f raft.Future) error {
+	done := make(chan error, 1)
+	go func() { done <- f.Error() }()
 	timer := time.NewTimer(d)
 	defer timer.Stop()
 	select {
-	case err := <-answerOf(f):
+	case err := <-done:
 		return err
 	case <-timer.C:
 		return fmt.Errorf("controller: raft did not answer within %s", d)

@@ -40,7 +40,25 @@ type member struct {
 	leaders chan raft.Observation // raft has another leader; the newest matters
 	watch   *raft.Observer
 	ending  chan struct{} // closed by end
-	ended   sync.Once     // closes ending
+
+	mu      sync.Mutex     // guards ended, and that pending grows no more once it is set
+	ended   bool           // ending is closed
+	pending sync.WaitGroup // the requests of ask that raft has not answered
+}
+
+// ask sends raft a request and returns where its answer comes: errClosed when raft
+// is ending. What raft has not taken up by then it leaves without an answer for ever
+// (v1.7.3: nobody reads the rest of applyCh and verifyCh), so end waits for those.
+func (m *member) ask(request func() raft.Future) <-chan error {
+	answer := make(chan error, 1)
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.ended {
+		answer <- errClosed
+		return answer
+	}
+	m.pending.Go(func() { answer <- request().Error() })
+	return answer
 }
 
 // startRaft starts raft over a checked file. It owns the file from then on.

@@ -168,11 +168,15 @@ func (c *Controller) apply(ctx context.Context, t *term, cmd Command) (result an
 	if err := ctx.Err(); err != nil {
 		return nil, 0, fmt.Errorf("%w: %w", ErrNoController, err)
 	}
-	f := t.member.raft.Apply(encode(cmd), enqueueTimeout)
+	var f raft.ApplyFuture // made before the answer
+	answer := t.member.ask(func() raft.Future {
+		f = t.member.raft.Apply(encode(cmd), enqueueTimeout)
+		return f
+	})
 	select {
-	case err := <-answerOf(f):
+	case err := <-answer:
 		switch {
-		case errors.Is(err, raft.ErrNotLeader), errors.Is(err, raft.ErrEnqueueTimeout), errors.Is(err, raft.ErrLeadershipTransferInProgress):
+		case errors.Is(err, errClosed), errors.Is(err, raft.ErrNotLeader), errors.Is(err, raft.ErrEnqueueTimeout), errors.Is(err, raft.ErrLeadershipTransferInProgress):
 			return nil, 0, fmt.Errorf("%w: %w", ErrNoController, err)
 		case err != nil:
 			return nil, 0, fmt.Errorf("%w: %w", ErrOutcomeUnknown, err)

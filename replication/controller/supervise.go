@@ -58,11 +58,11 @@ func (c *Controller) turn(m *member, leads bool) {
 	c.notifyLeader()
 }
 
-// barrier waits until this member, a new leader, has applied all that former ones
-// committed: decisions need it. It gives up when the process ends.
+// barrier waits until all is applied that former leaders committed: decisions need
+// it. It tells whether this member still leads then.
 func (c *Controller) barrier(m *member) bool {
 	select {
-	case err := <-answerOf(m.raft.Barrier(0)):
+	case err := <-m.ask(func() raft.Future { return m.raft.Barrier(0) }):
 		return err == nil
 	case <-c.stop:
 		return false

@@ -45,7 +45,7 @@ func (c *Controller) silence() time.Duration {
 // verify proves that this member still leads: a majority says so (K15).
 func (t *term) verify(ctx context.Context) error {
 	select {
-	case err := <-answerOf(t.member.raft.VerifyLeader()):
+	case err := <-t.member.ask(t.member.raft.VerifyLeader):
 		if err == nil {
 			err = t.ctx.Err()
 		}
