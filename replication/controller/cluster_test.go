@@ -29,6 +29,7 @@ const patience = 60 * time.Second
 type testCluster struct {
 	*testing.T
 	net   *network
+	clock clock
 	list  map[int32]string // --cluster
 	nodes map[int32]*testNode
 }
@@ -50,7 +51,8 @@ func nodeURL(id int32) string { return fmt.Sprintf("http://node-%d", id) }
 // newCluster makes n nodes that are each other's --cluster; none is started.
 func newCluster(t *testing.T, n int32) *testCluster {
 	t.Helper()
-	tc := &testCluster{T: t, net: newNetwork(t), list: map[int32]string{}, nodes: map[int32]*testNode{}}
+	began := time.Now()
+	tc := &testCluster{T: t, net: newNetwork(t), clock: func() time.Duration { return time.Since(began) }, list: map[int32]string{}, nodes: map[int32]*testNode{}}
 	for id := int32(1); id <= n; id++ {
 		tc.list[id] = nodeURL(id)
 	}
@@ -95,7 +97,7 @@ func startCluster(t *testing.T, n int32) *testCluster {
 func (tc *testCluster) openNode(id int32) (*Controller, error) {
 	n := tc.nodes[id]
 	cfg := Config{Dir: n.dir, NodeID: id, URL: n.url, Version: "test", Logger: zerolog.Nop(), Cluster: tc.list,
-		Peers: link{tc.net, n.url}, Stream: tc.net.listen(n.url), SessionTimeout: testSession, Timing: testTiming}
+		Peers: link{tc.net, n.url}, Stream: tc.net.listen(n.url), SessionTimeout: testSession, Timing: testTiming, Clock: tc.clock}
 	if n.cfg != nil {
 		n.cfg(&cfg)
 	}
@@ -194,6 +196,18 @@ func (tc *testCluster) leader() *testNode {
 		return found != nil
 	})
 	return found
+}
+
+// followers are the living nodes that don't lead the quorum.
+func (tc *testCluster) followers() (leader *testNode, others []*testNode) {
+	tc.Helper()
+	leader = tc.leader()
+	for _, n := range tc.alive() {
+		if n != leader {
+			others = append(others, n)
+		}
+	}
+	return leader, others
 }
 
 // heartbeat has the quorum's leader answer a heartbeat, whichever node that is.

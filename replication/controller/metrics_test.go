@@ -2,6 +2,7 @@ package controller
 
 import (
 	"testing"
+	"testing/synctest"
 
 	"github.com/prometheus/client_golang/prometheus"
 )
@@ -29,33 +30,35 @@ func figures(t *testing.T, c *Controller) map[string]float64 {
 
 func TestFiguresOfTheQuorum(t *testing.T) {
 	t.Parallel()
-	tc := newCluster(t, 3)
-	c, err := tc.openNode(1)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if got := figures(t, c); got["highwater_quorum_leader"] != 0 || got["highwater_brokers/active"] != 0 {
-		t.Errorf("before the founding: %v", got)
-	}
-	tc.kill(1)
-	tc.upAll(1, 2, 3)
-	tc.sameState()
-	dead := tc.nodes[3]
-	if tc.leader() == dead {
-		dead = tc.nodes[2]
-	}
-	tc.kill(dead.id)
-	tc.eventually("the dead one is fenced and counted", func() bool {
-		var leaders, fencings float64
-		for _, n := range tc.alive() {
-			got := figures(t, n.c)
-			leaders += got["highwater_quorum_leader"]
-			fencings += got["highwater_broker_fencings_total"]
-			if got["highwater_brokers/fenced"] != 1 || got["highwater_brokers/active"] != 2 || got["highwater_quorum_members/yes"] != 3 ||
-				got["highwater_session_valid"] != 1 || got["highwater_heartbeats_total"] == 0 || got["highwater_quorum_term"] == 0 {
-				return false
-			}
+	synctest.Test(t, func(t *testing.T) {
+		tc := newCluster(t, 3)
+		c, err := tc.openNode(1)
+		if err != nil {
+			t.Fatal(err)
 		}
-		return leaders == 1 && fencings >= 1
+		if got := figures(t, c); got["highwater_quorum_leader"] != 0 || got["highwater_brokers/active"] != 0 {
+			t.Errorf("before the founding: %v", got)
+		}
+		tc.kill(1)
+		tc.upAll(1, 2, 3)
+		tc.sameState()
+		dead := tc.nodes[3]
+		if tc.leader() == dead {
+			dead = tc.nodes[2]
+		}
+		tc.kill(dead.id)
+		tc.eventually("the dead one is fenced and counted", func() bool {
+			var leaders, fencings float64
+			for _, n := range tc.alive() {
+				got := figures(t, n.c)
+				leaders += got["highwater_quorum_leader"]
+				fencings += got["highwater_broker_fencings_total"]
+				if got["highwater_brokers/fenced"] != 1 || got["highwater_brokers/active"] != 2 || got["highwater_quorum_members/yes"] != 3 ||
+					got["highwater_session_valid"] != 1 || got["highwater_heartbeats_total"] == 0 || got["highwater_quorum_term"] == 0 {
+					return false
+				}
+			}
+			return leaders == 1 && fencings >= 1
+		})
 	})
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"reflect"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/uuid"
@@ -198,70 +199,72 @@ func TestOutcomesGoOverTheWire(t *testing.T) {
 
 func TestR66_R68_TheLifeOfABroker(t *testing.T) {
 	t.Parallel()
-	tc := startCluster(t, 3)
-	leader := tc.leader()
-	ctx := context.Background()
-	var n *testNode
-	for _, other := range tc.alive() {
-		if other != leader {
-			n = other
+	synctest.Test(t, func(t *testing.T) {
+		tc := startCluster(t, 3)
+		leader := tc.leader()
+		ctx := context.Background()
+		var n *testNode
+		for _, other := range tc.alive() {
+			if other != leader {
+				n = other
+			}
 		}
-	}
-	topic := tc.create(n.id, "a", 3, 3)
-	hb := wire.Heartbeat{Version: wire.Version, Broker: n.id, BrokerEpoch: n.c.BrokerEpoch(), MetadataIndex: n.c.State().Index}
-	if got := n.c.ServeHeartbeat(ctx, &hb); got.Code != wire.CodeNotController || got.Leader != leader.id || got.LeaderURL != leader.url {
-		t.Logf("who doesn't lead: %+v", got) // unless the leader has changed
-	}
-	if got := tc.heartbeat(&hb); got.Code != wire.OK || got.Fenced || got.MetadataIndex == 0 {
-		t.Errorf("the leader: %+v", got)
-	}
-	for _, epoch := range []int64{hb.BrokerEpoch - 1, hb.BrokerEpoch + 1, 0} {
-		stale := hb
-		stale.BrokerEpoch = epoch
-		if got := tc.heartbeat(&stale); got.Code != wire.CodeStaleBrokerEpoch {
-			t.Errorf("R68: epoch %d: %+v", epoch, got)
+		topic := tc.create(n.id, "a", 3, 3)
+		hb := wire.Heartbeat{Version: wire.Version, Broker: n.id, BrokerEpoch: n.c.BrokerEpoch(), MetadataIndex: n.c.State().Index}
+		if got := n.c.ServeHeartbeat(ctx, &hb); got.Code != wire.CodeNotController || got.Leader != leader.id || got.LeaderURL != leader.url {
+			t.Logf("who doesn't lead: %+v", got) // unless the leader has changed
 		}
-	}
+		if got := tc.heartbeat(&hb); got.Code != wire.OK || got.Fenced || got.MetadataIndex == 0 {
+			t.Errorf("the leader: %+v", got)
+		}
+		for _, epoch := range []int64{hb.BrokerEpoch - 1, hb.BrokerEpoch + 1, 0} {
+			stale := hb
+			stale.BrokerEpoch = epoch
+			if got := tc.heartbeat(&stale); got.Code != wire.CodeStaleBrokerEpoch {
+				t.Errorf("R68: epoch %d: %+v", epoch, got)
+			}
+		}
 
-	// Fenced by its own wish it leads nothing, and unfenced again it may.
-	if err := n.c.Fence(ctx); err != nil {
-		t.Fatal(err)
-	}
-	if n.c.SessionValid() {
-		t.Error("R59: a fenced broker is valid")
-	}
-	now, _ := n.c.State().TopicByID(topic.ID)
-	for i, p := range now.Partitions {
-		if p.Leader == n.id || p.Leader == NoLeader {
-			t.Errorf("R69: partition %d is led by %d", i, p.Leader)
+		// Fenced by its own wish it leads nothing, and unfenced again it may.
+		if err := n.c.Fence(ctx); err != nil {
+			t.Fatal(err)
 		}
-	}
-	// Not before it knows of its registration (R66).
-	early := hb
-	early.MetadataIndex = uint64(hb.BrokerEpoch) - 1
-	if got := tc.heartbeat(&early); got.Code != wire.OK || !got.Fenced {
-		t.Errorf("R66: %+v", got)
-	}
-	if err := n.c.Unfence(ctx); err != nil {
-		t.Fatal(err)
-	}
-	tc.eventually("a session again", n.c.SessionValid)
+		if n.c.SessionValid() {
+			t.Error("R59: a fenced broker is valid")
+		}
+		now, _ := n.c.State().TopicByID(topic.ID)
+		for i, p := range now.Partitions {
+			if p.Leader == n.id || p.Leader == NoLeader {
+				t.Errorf("R69: partition %d is led by %d", i, p.Leader)
+			}
+		}
+		// Not before it knows of its registration (R66).
+		early := hb
+		early.MetadataIndex = uint64(hb.BrokerEpoch) - 1
+		if got := tc.heartbeat(&early); got.Code != wire.OK || !got.Fenced {
+			t.Errorf("R66: %+v", got)
+		}
+		if err := n.c.Unfence(ctx); err != nil {
+			t.Fatal(err)
+		}
+		tc.eventually("a session again", n.c.SessionValid)
 
-	// Killed, it is fenced after its session, and a restart is another life.
-	was := n.c.BrokerEpoch()
-	tc.kill(n.id)
-	tc.eventually("fenced", func() bool { return leader.c.State().Brokers[n.id].Fenced })
-	tc.upAll(n.id)
-	if n.c.BrokerEpoch() <= was {
-		t.Errorf("R67: epoch %d after %d", n.c.BrokerEpoch(), was)
-	}
-	// Stopped in order, it is fenced at once.
-	began := leader.c.clock()
-	tc.stop(n.id)
-	tc.eventually("fenced", func() bool { return leader.c.State().Brokers[n.id].Fenced })
-	if took := leader.c.clock() - began; took > testSession {
-		t.Logf("it took %s to notice a goodbye", took)
-	}
+		// Killed, it is fenced after its session, and a restart is another life.
+		was := n.c.BrokerEpoch()
+		tc.kill(n.id)
+		tc.eventually("fenced", func() bool { return leader.c.State().Brokers[n.id].Fenced })
+		tc.upAll(n.id)
+		if n.c.BrokerEpoch() <= was {
+			t.Errorf("R67: epoch %d after %d", n.c.BrokerEpoch(), was)
+		}
+		// Stopped in order, it is fenced at once.
+		began := leader.c.clock()
+		tc.stop(n.id)
+		tc.eventually("fenced", func() bool { return leader.c.State().Brokers[n.id].Fenced })
+		if took := leader.c.clock() - began; took > testSession {
+			t.Logf("it took %s to notice a goodbye", took)
+		}
+	})
 }
 
 // Whoever leads next, and whenever: a broker is never fenced while it may count on
