@@ -17,15 +17,11 @@ import (
 	"highwater/replication/wire"
 )
 
-// testTiming is quick, but leaves a busy machine room (K17).
-var testTiming = Timing{400 * time.Millisecond, 400 * time.Millisecond, 250 * time.Millisecond}
-
-const testSession = 2 * time.Second
-
-// patience bounds every wait of a test.
+// patience bounds every wait of a test. It is simulated time, as all of a cluster is.
 const patience = 60 * time.Second
 
-// testCluster is controllers over one network, each with a directory of its own.
+// testCluster is controllers over one network, each with a directory of its own,
+// with the timing that brokers have. It lives in a bubble of synctest.
 type testCluster struct {
 	*testing.T
 	net   *network
@@ -97,7 +93,7 @@ func startCluster(t *testing.T, n int32) *testCluster {
 func (tc *testCluster) openNode(id int32) (*Controller, error) {
 	n := tc.nodes[id]
 	cfg := Config{Dir: n.dir, NodeID: id, URL: n.url, Version: "test", Logger: zerolog.Nop(), Cluster: tc.list,
-		Peers: link{tc.net, n.url}, Stream: tc.net.listen(n.url), SessionTimeout: testSession, Timing: testTiming, Clock: tc.clock}
+		Peers: link{tc.net, n.url}, Stream: tc.net.listen(n.url), Clock: tc.clock}
 	if n.cfg != nil {
 		n.cfg(&cfg)
 	}

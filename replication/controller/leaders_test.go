@@ -145,7 +145,7 @@ func TestF30_AHungDiskOfTheLeaderEndsIt(t *testing.T) {
 func TestH48_EveryElectedLeaderTakesUpItsWork(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		rounds := 10
+		rounds := 30
 		if testing.Short() {
 			rounds = 2
 		}
@@ -164,7 +164,7 @@ func TestH48_EveryElectedLeaderTakesUpItsWork(t *testing.T) {
 				tc.upAll(leader.id)
 			case 2: // hands over
 				if err := leader.c.member.Load().raft.LeadershipTransfer().Error(); err != nil {
-					t.Logf("round %d: %v", i, err)
+					t.Errorf("round %d: %v", i, err)
 				}
 			}
 			for _, n := range tc.alive() {

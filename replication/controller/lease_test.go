@@ -12,7 +12,7 @@ func TestR59_TheLeaseOfALostBrokerEndsFirst(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		tc := startCluster(t, 3)
-		for round := range 4 {
+		for round := range 10 {
 			leader, others := tc.followers()
 			victim, rest := others[0], []int32{others[1].id, leader.id}
 			if round%2 == 1 {
