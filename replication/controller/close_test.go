@@ -52,6 +52,23 @@ func TestK16_NobodyWaitsForAClosedMember(t *testing.T) {
 	})
 }
 
+// A barrier that is asked of a raft that has ended would be answered every other time.
+func TestK16_NoEndWaitsForRaftsAnswer(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		tc := startCluster(t, 1)
+		n := tc.nodes[1]
+		c, m := n.c, n.c.member.Load()
+		tc.stop(n.id)
+		for range 32 {
+			c.turn(m, true)
+		}
+		if c.leading() != nil {
+			t.Error("a member that has ended leads")
+		}
+	})
+}
+
 // Nothing is waited for in vain: the first entry comes right after the election.
 func TestANewQuorumOfOneIsUpAtOnce(t *testing.T) {
 	t.Parallel()

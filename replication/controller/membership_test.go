@@ -411,29 +411,3 @@ func TestK7_AMemberWithoutABrokerLeaves(t *testing.T) {
 		}
 	})
 }
-
-// What raft had taken and not looked at when it shut down is never answered: no end
-// of a process waits for it (K16). A barrier that is asked of a raft that has ended
-// is such a thing every other time.
-func TestK16_NoEndWaitsForRaftsAnswer(t *testing.T) {
-	t.Parallel()
-	tc := startCluster(t, 1)
-	n := tc.nodes[1]
-	c, m := n.c, n.c.member.Load()
-	tc.stop(n.id)
-	ended := make(chan struct{})
-	go func() {
-		defer close(ended)
-		for range 32 {
-			c.turn(m, true)
-		}
-	}()
-	select {
-	case <-ended:
-	case <-time.After(patience):
-		t.Fatal("a member that ends waits for an answer that never comes")
-	}
-	if c.leading() != nil {
-		t.Error("a member that has ended leads")
-	}
-}
