@@ -4,6 +4,7 @@ import (
 	"errors"
 	"path/filepath"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -31,6 +32,8 @@ type disk struct {
 	mode      Fsync
 	now       func() time.Time
 	logger    zerolog.Logger
+	// newNames: a log's directory was made and its name may not be durable yet.
+	newNames atomic.Bool
 	// syncs holds a token per fsync that runs.
 	syncs chan struct{}
 	// chunks pools *[chunkBytes]byte.
@@ -78,6 +81,23 @@ func newDisk(fs vfs.FS, dir string, index logIndex, opts Options) *disk {
 }
 
 func (d *disk) partitionsDir() string { return filepath.Join(d.dir, "partitions") }
+
+// syncNames makes the names of new logs' directories durable, before the index says
+// that there are such logs: after a power cut an entry without a directory is a log
+// that was lost (NeverHad). One fsync serves all that one transaction tells of.
+func (d *disk) syncNames() error {
+	if !d.newNames.Swap(false) {
+		return nil
+	}
+	err := d.files.withRoom(func() error { return d.fs.SyncDir(d.partitionsDir()) })
+	if err != nil {
+		d.newNames.Store(true)
+	}
+	if isOutOfFiles(err) {
+		return nil // the disk isn't to blame (F50); the next transaction tries again
+	}
+	return err
+}
 
 // sync fsyncs a file within the store's bound on parallel fsyncs.
 func (d *disk) sync(f vfs.File) error {

@@ -25,7 +25,8 @@ import (
 type index struct {
 	db         *bbolt.DB
 	log        zerolog.Logger
-	onWrite    func(time.Duration) // called after each layer written
+	syncNames  func() error        // called before each layer written
+	onWrite    func(time.Duration) // called after it
 	outOfSpace func()              // makes room on a full disk
 	writing    chan struct{}       // holds one token: whoever has it may write to db
 	wake       chan struct{}       // buffered 1: run has something to do before its tick

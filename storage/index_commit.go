@@ -122,6 +122,9 @@ func (ix *index) write(l *layer) (err error) {
 			err = fmt.Errorf("panic: %v", p)
 		}
 	}()
+	if err := ix.syncNames(); err != nil {
+		return err
+	}
 	ids := make([]PartitionID, 0, len(l.logs))
 	for id := range l.logs {
 		ids = append(ids, id)

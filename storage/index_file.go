@@ -55,6 +55,7 @@ type indexConfig struct {
 	expected   bool   // there are logs, so that a missing index is worth a warning
 	clean      bool   // the last run closed cleanly: time to compact
 	log        zerolog.Logger
+	syncNames  func() error // called before each write, see disk.syncNames
 	onWrite    func(time.Duration)
 	outOfSpace func() // makes room, if it can
 }
@@ -99,7 +100,7 @@ func openIndex(cfg indexConfig) (ix *index, stored uint64, rebuilt bool, err err
 			cfg.log.Warn().Int("entries", len(facts.damaged)).Msg("index had damaged entries, using segments instead")
 		}
 	}
-	ix = &index{db: db, log: cfg.log, onWrite: cfg.onWrite, outOfSpace: cfg.outOfSpace, writing: make(chan struct{}, 1), wake: make(chan struct{}, 1), dirty: newLayer()}
+	ix = &index{db: db, log: cfg.log, syncNames: cfg.syncNames, onWrite: cfg.onWrite, outOfSpace: cfg.outOfSpace, writing: make(chan struct{}, 1), wake: make(chan struct{}, 1), dirty: newLayer()}
 	ix.writing <- struct{}{}
 	return ix, stored, rebuilt, nil
 }

@@ -19,7 +19,7 @@ import (
 // testIndex opens the index of dir, without a store around it.
 func testIndex(t testing.TB, dir string) *index {
 	t.Helper()
-	ix, _, _, err := openIndex(indexConfig{dir: dir, log: zerolog.Nop(), onWrite: func(d time.Duration) {}, outOfSpace: func() {}})
+	ix, _, _, err := openIndex(indexConfig{dir: dir, log: zerolog.Nop(), syncNames: func() error { return nil }, onWrite: func(d time.Duration) {}, outOfSpace: func() {}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -28,12 +28,13 @@ type memStoreIndex struct {
 	fs         vfs.FS
 	path       string
 	generation uint64
+	syncNames  func() error
 	onWrite    func(time.Duration)
 }
 
 // openMemIndex is openIndex for such a file system.
 func openMemIndex(fs vfs.FS, cfg indexConfig) (ix *memStoreIndex, stored uint64, rebuilt bool, err error) {
-	ix = &memStoreIndex{fs: fs, path: filepath.Join(cfg.dir, memIndexFileName), onWrite: cfg.onWrite}
+	ix = &memStoreIndex{fs: fs, path: filepath.Join(cfg.dir, memIndexFileName), syncNames: cfg.syncNames, onWrite: cfg.onWrite}
 	ix.memIndex = newMemoryIndex(ix.write)
 	data, err := vfs.ReadFile(fs, ix.path)
 	if err != nil && !errors.Is(err, iofs.ErrNotExist) {
@@ -50,7 +51,11 @@ func openMemIndex(fs vfs.FS, cfg indexConfig) (ix *memStoreIndex, stored uint64,
 // write is memIndex.save.
 func (ix *memStoreIndex) write(logs map[PartitionID]*memIndexed) error {
 	began := time.Now()
-	if err := vfs.WriteFile(ix.fs, ix.path, appendMemIndex(nil, ix.generation, logs)); err != nil {
+	err := ix.syncNames()
+	if err == nil {
+		err = vfs.WriteFile(ix.fs, ix.path, appendMemIndex(nil, ix.generation, logs))
+	}
+	if err != nil {
 		return &FailedError{Cause: fmt.Errorf("index: %w", err)}
 	}
 	ix.onWrite(time.Since(began))

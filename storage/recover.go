@@ -53,6 +53,9 @@ func (l *Log) recover() error {
 	}
 	l.dirSynced = len(found) > 0
 	r.meta, r.known = l.disk.index.meta(l.id)
+	if !existed || !r.known {
+		l.disk.newNames.Store(true) // before the index is told of it
+	}
 	switch {
 	case r.meta.Lossy:
 		l.lossReason = "it was incomplete at an earlier start"

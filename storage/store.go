@@ -209,7 +209,7 @@ func (s *Store) open() error {
 	}
 	clean = clean && previous.IndexGeneration == identity.IndexGeneration
 	stored, rebuilt, err := s.openIndex(indexConfig{dir: dir, generation: identity.IndexGeneration, expected: len(logs) > 0,
-		clean: clean, log: s.opts.Logger, onWrite: s.indexWritten, outOfSpace: s.guard.outOfSpace})
+		clean: clean, log: s.opts.Logger, syncNames: func() error { return s.disk.syncNames() }, onWrite: s.indexWritten, outOfSpace: s.guard.outOfSpace})
 	if err != nil {
 		return err
 	}

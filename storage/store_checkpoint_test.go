@@ -175,7 +175,7 @@ func rebuiltHas(s *Store, above uint64) bool {
 
 func testIndexOf(t *testing.T, dir string, generation uint64) *index {
 	t.Helper()
-	ix, _, rebuilt, err := openIndex(indexConfig{dir: dir, generation: generation, log: zerolog.Nop(), onWrite: func(time.Duration) {}, outOfSpace: func() {}})
+	ix, _, rebuilt, err := openIndex(indexConfig{dir: dir, generation: generation, log: zerolog.Nop(), syncNames: func() error { return nil }, onWrite: func(time.Duration) {}, outOfSpace: func() {}})
 	if err != nil || rebuilt {
 		t.Fatalf("rebuilt %v, %v", rebuilt, err)
 	}
