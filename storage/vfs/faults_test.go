@@ -3,7 +3,6 @@ package vfs
 import (
 	"bytes"
 	"errors"
-	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"syscall"
@@ -132,33 +131,5 @@ func TestFaultsBeginAndEnd(t *testing.T) {
 	write(t, x, 0, "4")
 	if want := 5; len(f.struck) != want {
 		t.Errorf("struck %v", f.struck)
-	}
-}
-
-// TestWholeFilesSurviveEveryCrash: after a crash at any operation of WriteFile, in
-// any mode, the file is there whole, with the old or the new content (S3).
-func TestWholeFilesSurviveEveryCrash(t *testing.T) {
-	seen := map[string]int{}
-	for mode := range CrashModes {
-		for at := 1; ; at++ {
-			fs := NewMem(rand.New(rand.NewPCG(uint64(mode), uint64(at))))
-			if err := errors.Join(MkdirAll(fs, "/a/b"), WriteFile(fs, "/a/b/x", []byte("old"))); err != nil {
-				t.Fatal(err)
-			}
-			fs.CrashAt(at)
-			err := WriteFile(fs, "/a/b/x", []byte("newer"))
-			done := !fs.Crashed()
-			got, readErr := ReadFile(fs.Crash(mode), "/a/b/x")
-			if s := string(got); readErr != nil || s != "old" && s != "newer" || err == nil && s != "newer" {
-				t.Fatalf("mode %d, crash at %d (%v): %q, %v", mode, at, err, s, readErr)
-			}
-			seen[string(got)]++
-			if done {
-				break
-			}
-		}
-	}
-	if len(seen) != 2 {
-		t.Errorf("seen %v", seen)
 	}
 }

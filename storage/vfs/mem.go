@@ -153,7 +153,24 @@ func (f *Mem) Rename(from, to string) error {
 	}
 	delete(f.names, from)
 	f.names[to] = n
+	if n.dir {
+		for rest, in := range cut(f.names, from) {
+			f.names[to+rest] = in
+		}
+	}
 	return nil
+}
+
+// cut takes out all that is in a directory, by the rest of its path.
+func cut(names map[string]*memFile, dir string) map[string]*memFile {
+	inside := map[string]*memFile{}
+	for path, n := range names {
+		if rest, in := strings.CutPrefix(path, dir); in && rest != "" && rest[0] == '/' {
+			delete(names, path)
+			inside[rest] = n
+		}
+	}
+	return inside
 }
 
 // Remove is FS.Remove.
@@ -195,14 +212,21 @@ func (f *Mem) SyncDir(name string) error {
 	if err := f.step("syncdir", name); err != nil {
 		return err
 	}
-	for path := range f.durable {
-		if filepath.Dir(path) == name && f.names[path] == nil {
+	inside := map[*memFile]map[string]*memFile{} // directories that were renamed, or are gone
+	for path, n := range f.durable {
+		if filepath.Dir(path) == name && f.names[path] != n {
 			delete(f.durable, path)
+			if n.dir {
+				inside[n] = cut(f.durable, path)
+			}
 		}
 	}
 	for path, n := range f.names {
 		if filepath.Dir(path) == name {
 			f.durable[path] = n
+			for rest, in := range inside[n] {
+				f.durable[path+rest] = in
+			}
 		}
 	}
 	return nil
