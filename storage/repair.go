@@ -54,12 +54,12 @@ func (l *Log) DropDamage() (end int64, err error) {
 			l.mu.Unlock()
 			return nil
 		}
-		first, start, base := *d, l.start, l.segments[0].base
+		from, base := max(d.From, l.start), l.segments[0].base
 		l.mu.Unlock()
-		if first.From < base { // no file is left that could be cut there
-			return l.reset(first.From)
+		if from < base { // no file is left that could be cut there
+			return l.reset(from)
 		}
-		return l.truncate(max(first.From, start))
+		return l.truncate(from)
 	})
 	return l.WrittenEnd(), err
 }

@@ -210,6 +210,22 @@ func TestF42_DamageIsDroppedAndFetchedAgain(t *testing.T) {
 	}
 }
 
+// TestDropDamageKeepsTheStart: where the log start lies in the damage, it stays.
+func TestDropDamageKeepsTheStart(t *testing.T) {
+	for _, h := range harms {
+		if !h.noMend {
+			continue // only lost first segments leave the start inside
+		}
+		s := harmed(t, h, true).follower
+		if err := s.log.AdvanceStart(2); err != nil {
+			t.Fatal(err)
+		}
+		if end, err := s.log.DropDamage(); err != nil || end != 2 || s.log.StartOffset() != 2 {
+			t.Errorf("%s: log is [%d, %d), %v", h.name, s.log.StartOffset(), end, err)
+		}
+	}
+}
+
 // TestF42_FoundWhileServing: a bit that flips under a running replica is found by
 // the reader, and mended, and readers go on in front and behind.
 func TestF42_FoundWhileServing(t *testing.T) {
