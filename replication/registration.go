@@ -34,27 +34,23 @@ func Registration(ctx context.Context, store *storage.Store, metadata *controlle
 			r.Held[log.ID.Topic] = append(r.Held[log.ID.Topic], log.ID.Partition)
 		}
 	}
-	return r, addNeverHad(&r, here, store, metadata, node)
+	addNeverHad(&r, here, store, metadata, node)
+	return r, nil
 }
 
 // addNeverHad adds the partitions that the directory never had, as far as the store
 // can vouch for that: a topic may have been made a moment before this broker was
 // killed, and is not lost because of that.
-func addNeverHad(r *controller.Registration, here map[storage.PartitionID]bool, store *storage.Store, metadata *controller.State, node int32) error {
+func addNeverHad(r *controller.Registration, here map[storage.PartitionID]bool, store *storage.Store, metadata *controller.State, node int32) {
 	for t := range metadata.Topics() {
 		for i := range t.Partitions {
 			id := storage.PartitionID{Topic: t.ID, Partition: int32(i)}
 			if here[id] || !slices.Contains(t.Partitions[i].Replicas, node) {
 				continue
 			}
-			never, err := store.NeverHad(id)
-			if err != nil {
-				return err
-			}
-			if never {
+			if store.NeverHad(id) {
 				r.Held[t.ID] = append(r.Held[t.ID], id.Partition)
 			}
 		}
 	}
-	return nil
 }

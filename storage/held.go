@@ -112,15 +112,12 @@ func (l *Log) adopt(cfg LogConfig, onDurable func()) {
 // lost nothing since the controller last heard of this directory. So a partition
 // that was made a moment before the process was killed isn't taken for a lost one
 // (R73). Whoever removes a log's directory by hand leaves its entry in the index.
-func (s *Store) NeverHad(id PartitionID) (bool, error) {
+func (s *Store) NeverHad(id PartitionID) bool {
 	if !s.vouches {
-		return false, nil
+		return false
 	}
-	if _, known := s.index.meta(id); known {
-		return false, nil
-	}
-	there, err := vfs.Exists(s.opts.FS, filepath.Join(s.partitionsDir(), id.String()))
-	return !there && err == nil, wrap(err)
+	_, known := s.index.meta(id)
+	return !known && !s.exists(id)
 }
 
 // DurableStart says that whatever the runs before this one reported as durable was

@@ -188,12 +188,10 @@ func (l *Log) DurableEnd() int64 {
 	return l.written
 }
 
-// Lossy tells that the log may have held more than was found when it was opened,
-// or holds damage: its replica must not count as complete (R34). Damage is mended
-// by repair; the rest is forgotten when the controller knows it (Store.SetBrokerEpoch).
-func (l *Log) Lossy() bool { return l.whyLossy() != "" }
-
-// whyLossy is empty for a log that isn't.
+// whyLossy says why the log may have held more than was found when it was opened, or
+// what is damaged: its replica must not count as complete (R34). Damage is mended by
+// repair; the rest is forgotten when the controller knows it (Store.SetBrokerEpoch).
+// Empty: nothing is missing.
 func (l *Log) whyLossy() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -21,14 +21,6 @@ import (
 // directory can vouch that there never was anything of it to report.
 func TestR73_NeverHadIsNotLost(t *testing.T) {
 	dir := t.TempDir()
-	never := func(s *storage.Store, id storage.PartitionID) bool {
-		t.Helper()
-		ok, err := s.NeverHad(id)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return ok
-	}
 	open := func(dir string) *storage.Store {
 		t.Helper()
 		s, _ := openStore(t, dir)
@@ -36,7 +28,7 @@ func TestR73_NeverHadIsNotLost(t *testing.T) {
 		return s
 	}
 	s := open(dir)
-	if never(s, partition(1)) {
+	if s.NeverHad(partition(1)) {
 		t.Error("a new directory vouches, though nobody knows it yet")
 	}
 	s.SetBrokerEpoch(3)
@@ -58,15 +50,15 @@ func TestR73_NeverHadIsNotLost(t *testing.T) {
 	}
 	k := killed()
 	s = open(k)
-	if !never(s, partition(1)) || never(s, partition(2)) {
-		t.Errorf("after a kill: %v, %v", never(s, partition(1)), never(s, partition(2)))
+	if !s.NeverHad(partition(1)) || s.NeverHad(partition(2)) {
+		t.Errorf("after a kill: %v, %v", s.NeverHad(partition(1)), s.NeverHad(partition(2)))
 	}
 	// A log's directory that somebody removed.
 	k = killed()
 	remove(k, "partitions", partition(2).String())
 	s = open(k)
-	if !never(s, partition(1)) || never(s, partition(2)) {
-		t.Errorf("its directory is gone: %v, %v", never(s, partition(1)), never(s, partition(2)))
+	if !s.NeverHad(partition(1)) || s.NeverHad(partition(2)) {
+		t.Errorf("its directory is gone: %v, %v", s.NeverHad(partition(1)), s.NeverHad(partition(2)))
 	}
 	// Without the index nothing is known, also at later starts, until the controller
 	// has heard of it; also when everything but the identity is gone.
@@ -76,7 +68,7 @@ func TestR73_NeverHadIsNotLost(t *testing.T) {
 		remove(k, more)
 		for start := range 3 {
 			s = open(k)
-			if never(s, partition(1)) || never(s, partition(2)) {
+			if s.NeverHad(partition(1)) || s.NeverHad(partition(2)) {
 				t.Errorf("without index and %s, start %d: it vouches", more, start)
 			}
 			if start == 2 {
@@ -84,7 +76,7 @@ func TestR73_NeverHadIsNotLost(t *testing.T) {
 			}
 			closeStore(t, s)
 		}
-		if s = open(k); !never(s, partition(1)) {
+		if s = open(k); !s.NeverHad(partition(1)) {
 			t.Errorf("without index and %s: nothing is ever believed again", more)
 		}
 	}
@@ -141,8 +133,8 @@ func powerCutAfterATopicIsMade(t *testing.T, mode int, after time.Duration, kill
 	for topic := range byte(20) {
 		if reason, there := held[partition(topic)]; there && reason != "" {
 			t.Errorf("%v: %s", partition(topic), reason)
-		} else if never, err := s.NeverHad(partition(topic)); !there && (!never || err != nil) {
-			t.Errorf("%v is gone and counts as lost, %v", partition(topic), err)
+		} else if !there && !s.NeverHad(partition(topic)) {
+			t.Errorf("%v is gone and counts as lost", partition(topic))
 		}
 	}
 }

@@ -173,7 +173,7 @@ func (s *Store) removeDeleted(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// exists says whether the log is open or has a directory.
+// exists says whether the log is open or has a directory, also when nobody can tell.
 func (s *Store) exists(id PartitionID) bool {
 	s.mu.Lock()
 	_, open := s.logs[id]

@@ -80,7 +80,7 @@ func parseCount(text string) (int, error) {
 // It is for tests of whole processes; nothing in a broker makes one unasked.
 type Faults struct {
 	FS
-	control string // the file that holds the plan; empty: SetPlan alone tells
+	control string // the file that holds the plan
 	struck  func(fault, name string)
 	told    func(error)
 
@@ -101,27 +101,16 @@ type stamp struct {
 // extent is a range of a file's bytes.
 type extent struct{ from, to int64 }
 
-// NewFaults wraps fs. If control isn't empty, the plan is what that file holds: it is looked
-// at before each operation, and a new plan begins when the file changed. Replace
-// it by a rename; no file is no fault. struck is told of each error that was
-// made, told of a control file that makes no sense: then the last plan stays.
+// NewFaults wraps fs. The plan is what the file control holds: it is looked at
+// before each operation, and a new plan begins when the file changed. Replace it by
+// a rename; no file is no fault. struck is told of each error that was made, told of
+// a control file that makes no sense: then the last plan stays.
 func NewFaults(fs FS, control string, struck func(fault, name string), told func(error)) *Faults {
 	return &Faults{FS: fs, control: control, struck: struck, told: told, counts: map[string]int{}, dirty: map[string][]extent{}}
 }
 
-// SetPlan begins a plan, if there is no control file.
-func (f *Faults) SetPlan(p Plan) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.plan = p
-	clear(f.counts)
-}
-
 // now is the plan as of now; mu is held.
 func (f *Faults) now() *Plan {
-	if f.control == "" {
-		return &f.plan
-	}
 	info, err := os.Stat(f.control)
 	next := stamp{}
 	if err == nil {

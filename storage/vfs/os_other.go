@@ -16,5 +16,5 @@ func (f osFile) WriteBuffers(bufs [][]byte, off int64) (int, error) {
 
 func (f osFile) Sync() error { return f.File.Sync() }
 
-// dropCache does nothing: there is no portable way.
+// DropCache does nothing: there is no portable way.
 func (f osFile) DropCache(int64, int64) error { return nil }
