@@ -63,20 +63,7 @@ func (ix *memStoreIndex) write(logs map[PartitionID]*memIndexed) error {
 }
 
 // run writes what is noted every indexInterval until ctx ends.
-func (ix *memStoreIndex) run(ctx context.Context) error {
-	tick := time.NewTicker(indexInterval)
-	defer tick.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-tick.C:
-			if err := ix.flush(); err != nil {
-				return err
-			}
-		}
-	}
-}
+func (ix *memStoreIndex) run(ctx context.Context) error { return every(ctx, indexInterval, ix.flush) }
 
 func (ix *memStoreIndex) setGeneration(generation uint64, _ bool) error {
 	ix.saving <- struct{}{}

@@ -23,25 +23,17 @@ const (
 	scrubPause = time.Minute
 )
 
-// runScrub reads closed segments, one after the other, until ctx ends.
-func (s *Store) runScrub(ctx context.Context) error {
-	tick := time.NewTicker(scrubPause)
-	defer tick.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-tick.C:
-		}
-		for _, l := range s.opened(false) {
-			for _, g := range l.scrubDue(s.disk.nowMs()) {
-				if ctx.Err() != nil {
-					return nil
-				}
-				s.scrubbed.Add(l.scrub(ctx, g))
+// scrub reads the closed segments that are due, one after the other, until ctx ends.
+func (s *Store) scrub(ctx context.Context) error {
+	for _, l := range s.opened(false) {
+		for _, g := range l.scrubDue(s.disk.nowMs()) {
+			if ctx.Err() != nil {
+				return nil
 			}
+			s.scrubbed.Add(l.scrub(ctx, g))
 		}
 	}
+	return nil
 }
 
 // scrubDue lists the closed segments that it is time to read.

@@ -19,18 +19,19 @@ const maxParallelFsyncs = 4
 // the first *FailedError: that is final (S4), the caller must stop serving.
 func (s *Store) Run(ctx context.Context) error {
 	loops, ctx := errgroup.WithContext(ctx)
-	loops.Go(func() error {
-		if err := s.index.run(ctx); err != nil {
-			return s.fail(err)
+	final := func(err error) error {
+		if err != nil {
+			err = s.fail(err)
 		}
-		return nil
-	})
+		return err
+	}
+	loops.Go(func() error { return final(s.index.run(ctx)) })
 	loops.Go(func() error { return s.guard.run(ctx) })
 	loops.Go(func() error { return s.runRemovals(ctx) })
-	loops.Go(func() error { return s.runScrub(ctx) })
-	loops.Go(func() error { return s.every(ctx, checkpointInterval, s.checkpoint) })
+	loops.Go(func() error { return every(ctx, scrubPause, func() error { return s.scrub(ctx) }) })
+	loops.Go(func() error { return every(ctx, checkpointInterval, s.checkpoint) })
 	if s.opts.Fsync == FsyncInterval {
-		loops.Go(func() error { return s.every(ctx, s.opts.FsyncInterval, s.fsyncDirty) })
+		loops.Go(func() error { return final(every(ctx, s.opts.FsyncInterval, s.fsyncDirty)) })
 	}
 	loops.Go(func() error {
 		select {
@@ -48,7 +49,7 @@ func (s *Store) Run(ctx context.Context) error {
 }
 
 // every calls work each interval until ctx ends or work fails.
-func (s *Store) every(ctx context.Context, interval time.Duration, work func() error) error {
+func every(ctx context.Context, interval time.Duration, work func() error) error {
 	tick := time.NewTicker(interval)
 	defer tick.Stop()
 	for {
@@ -57,7 +58,7 @@ func (s *Store) every(ctx context.Context, interval time.Duration, work func() e
 			return nil
 		case <-tick.C:
 			if err := work(); err != nil {
-				return s.fail(err)
+				return err
 			}
 		}
 	}
