@@ -282,7 +282,7 @@ func (b *Broker) prove(acks Acks, a *pending, res *AppendResult) {
 	case acks == AcksAll && leads && inSync < minInSync: // R55
 		res.fail(&NotEnoughReplicasError{Topic: p.topic.name(), Partition: p.num, InSync: inSync, Min: minInSync, Appended: true})
 	case acks == AcksAll && !leads: // the leader of now has it and so have its in-sync replicas
-		inSync = len(p.topic.meta.Load().Partitions[p.num].ISR)
+		inSync = len(p.meta().ISR)
 	}
 	res.InSyncReplicas = inSync
 }

@@ -14,7 +14,7 @@ const isolationTime = max(time.Second, 2*fetchWait)
 // yet (R59), or the in-sync replicas still fetch from it (R60). A partition with
 // one replica has nobody else who could lead.
 func (b *Broker) vouches(p *Partition) bool {
-	if b.cfg.Controller.SessionValid() || len(p.topic.meta.Load().Partitions[p.num].Replicas) == 1 {
+	if b.cfg.Controller.SessionValid() || len(p.meta().Replicas) == 1 {
 		return true
 	}
 	return p.confirmed(time.Now(), isolationTime)
@@ -59,7 +59,7 @@ func (b *Broker) watchSession(ctx context.Context) {
 
 // checkIsolation notes whether a leader can vouch for itself.
 func (b *Broker) checkIsolation(p *Partition, valid bool) {
-	if len(p.topic.meta.Load().Partitions[p.num].Replicas) == 1 {
+	if len(p.meta().Replicas) == 1 {
 		return
 	}
 	p.water.Lock()

@@ -77,7 +77,7 @@ func (b *Broker) DebugPartitions() []DebugPartition {
 func (p *Partition) debug() DebugPartition {
 	self := p.topic.b.cfg.NodeID
 	m := p.topic.meta.Load()
-	meta := &m.Partitions[p.num]
+	meta := p.meta()
 	d := DebugPartition{Topic: m.Name, TopicID: m.ID, Partition: p.num, Role: roleOffline, Leader: meta.Leader, LeaderEpoch: meta.LeaderEpoch,
 		PartitionEpoch: meta.PartitionEpoch, Replicas: meta.Replicas, ISR: meta.ISR, ELR: meta.ELR, MinInSync: m.EffectiveMinInSync()}
 	if p.offline != nil {

@@ -130,7 +130,7 @@ func (c *collector) Collect(ch chan<- prometheus.Metric) {
 				continue
 			}
 			all++
-			meta := &m.Partitions[p.num]
+			meta := p.meta()
 			switch {
 			case p.offline != nil || meta.Leader == controller.NoLeader:
 				offline++

@@ -104,10 +104,19 @@ func (p *Partition) gone(err error) error {
 	return err
 }
 
+// meta is what the newest metadata says of the partition. One that is added to a
+// topic is there a moment before its metadata; nobody is known to lead it then.
+func (p *Partition) meta() *controller.Partition {
+	if all := p.topic.meta.Load().Partitions; int(p.num) < len(all) {
+		return &all[p.num]
+	}
+	return &controller.Partition{Leader: controller.NoLeader}
+}
+
 // notLeader is the error for who takes this replica for the leader.
 func (p *Partition) notLeader() *NotLeaderError {
-	m := p.topic.meta.Load()
-	e := &NotLeaderError{Topic: m.Name, Partition: p.num, Leader: m.Partitions[p.num].Leader, Epoch: m.Partitions[p.num].LeaderEpoch}
+	meta := p.meta()
+	e := &NotLeaderError{Topic: p.topic.name(), Partition: p.num, Leader: meta.Leader, Epoch: meta.LeaderEpoch}
 	if e.Leader == p.topic.b.cfg.NodeID {
 		e.Leader = controller.NoLeader // it was, and who is now isn't known yet
 	}

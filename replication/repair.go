@@ -38,7 +38,7 @@ func newRepairs() *repairs {
 
 // add has the controller told of a partition, soon.
 func (r *repairs) add(p *Partition) {
-	if len(p.topic.meta.Load().Partitions[p.num].Replicas) == 1 {
+	if len(p.meta().Replicas) == 1 {
 		return // nobody has another copy
 	}
 	r.mu.Lock()
