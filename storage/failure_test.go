@@ -133,6 +133,26 @@ func TestS4_FailedWriteIsFinal(t *testing.T) {
 	}
 }
 
+// TestS5_FlushLeavesOutWhatHasNoRoom: a full disk keeps no replica from its role.
+func TestS5_FlushLeavesOutWhatHasNoRoom(t *testing.T) {
+	s := newMemStore(t, LogConfig{})
+	s.batches(1, 2)
+	s.fs.SetRoom(10)
+	staged, err := s.log.Stage([]Batch{makeBatch(t, CompressionNone, 2, 2, 5, steady)}, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.log.Flush(); err != nil {
+		t.Fatal(err)
+	}
+	if end := s.log.StagedEnd(); end != 2 || s.log.DurableEnd() != end {
+		t.Errorf("the next offset is %d, the durable end %d", end, s.log.DurableEnd())
+	}
+	if err := s.log.Sync(staged); !errors.Is(err, ErrDiskNearlyFull) {
+		t.Errorf("who staged it is told %v", err)
+	}
+}
+
 // TestS5_LateWriterIsNotFooled: offsets that were refused are given out again and
 // written; whoever held the refused ones hears of the refusal all the same.
 func TestS5_LateWriterIsNotFooled(t *testing.T) {

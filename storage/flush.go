@@ -2,8 +2,9 @@ package storage
 
 // Flush returns when everything that was staged is written and, where the fsync
 // mode promises it, fsynced: what a replica does before it says where its log
-// ends in a new role. Nothing may be staged meanwhile. It does nothing to a log
-// that is at rest. Errors: ErrClosed, *FailedError, and those of Write.
+// ends in a new role. What can't be written, on a full disk, is cut off again, and
+// no reason not to take the role. Nothing may be staged meanwhile. It does nothing to
+// a log that is at rest. Errors: ErrClosed, *FailedError.
 func (l *Log) Flush() error {
 	for {
 		l.mu.Lock()
@@ -19,9 +20,7 @@ func (l *Log) Flush() error {
 		case rest:
 			return nil
 		case staged.round != nil:
-			if err := l.Write(staged); err != nil {
-				return err
-			}
+			_ = l.Write(staged) // what there was no room for is staged no more, and told to who waits for it
 		default: // a round is being written: queue behind it
 			if err := l.maintain(func() error { return nil }); err != nil {
 				return err
