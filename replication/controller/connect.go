@@ -21,6 +21,9 @@ const (
 	joinInterval = 500 * time.Millisecond
 	// joinCall bounds one such request: the leader waits for the quorum.
 	joinCall = 5 * time.Second
+	// joinNotice is how long a member may be kept waiting before it says why: others
+	// that start with it take about as long.
+	joinNotice = time.Second
 	// duplicateGrace is how many session timeouts a member waits for another
 	// process of its id to turn out dead.
 	duplicateGrace = 3
@@ -103,7 +106,7 @@ func (c *Controller) keepJoining(ctx context.Context) error {
 	ticker := time.NewTicker(joinInterval)
 	defer ticker.Stop()
 	var refused time.Time
-	noticed := time.Now()
+	notice := time.Now().Add(joinNotice)
 	for {
 		if id, _ := c.leader(); id == NoLeader || !c.isMember() {
 			err := c.joinOnce(ctx)
@@ -121,8 +124,8 @@ func (c *Controller) keepJoining(ctx context.Context) error {
 			case errors.As(err, new(*DirError)):
 				return err
 			}
-			if err != nil && ctx.Err() == nil && time.Since(noticed) >= foundingNotice {
-				noticed = time.Now()
+			if err != nil && ctx.Err() == nil && time.Now().After(notice) {
+				notice = time.Now().Add(foundingNotice)
 				c.cfg.Logger.Info().Err(err).Msg("waiting to be a member of the quorum")
 			}
 		}
