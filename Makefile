@@ -30,10 +30,10 @@ lint: ## vet, gofmt, golangci-lint with the import walls
 fuzz: ## every fuzz target for FUZZTIME each (FUZZTIME=10m)
 	scripts/fuzz.sh $(FUZZTIME)
 
-bench: ## measure the targets and write docs/PERFORMANCE.md (12 minutes)
+bench: ## measure the targets and write docs/PERFORMANCE.md
 	go run ./scripts/bench
 
-bench-quick: ## the same in about a minute, for whether it runs; prints
+bench-quick: ## the same in about two minutes, for whether it runs; prints
 	go run ./scripts/bench -quick
 
 bench-compare: ## compare Go benchmarks with another commit (REF=main~1)
@@ -42,7 +42,7 @@ bench-compare: ## compare Go benchmarks with another commit (REF=main~1)
 cluster: ## three brokers on this machine (scripts/cluster.sh has the other commands)
 	scripts/cluster.sh up
 
-cluster-long: ## the long runs of the tests with real clusters (20 minutes)
+cluster-long: ## the long runs of the tests with real clusters
 	HIGHWATER_FAILOVERS=20 HIGHWATER_ROLLING_ROUNDS=3 HIGHWATER_KILL_ALL_ROUNDS=30 \
 	HIGHWATER_H48_ROUNDS=20 HIGHWATER_H48_PAUSE=15 HIGHWATER_H49_SECONDS=60 \
 	go test ./server -count=1 -timeout 60m -v -run 'TestCluster_Leader|TestF39|TestF40|TestH48|TestH49'
@@ -50,7 +50,7 @@ cluster-long: ## the long runs of the tests with real clusters (20 minutes)
 chaos: ## three brokers under faults, and what their clients saw checked (SEED=1 SECONDS=60)
 	cd scripts/chaos && go run . -seed $(SEED) -duration $(SECONDS)s
 
-model: ## the random model of replicas and controller (SEEDS=20000)
+model: ## the random model of replicas and controller (SEEDS=2000)
 	HIGHWATER_MODEL_SEEDS=$(SEEDS) go test ./replication/model -count=1 -timeout 0 -v -run 'TestModel$$'
 
 sim: ## whole clusters in simulated time (SEEDS=2000)

@@ -2,7 +2,7 @@
 // docs/PERFORMANCE.md. Each figure is a ratio of two sides that
 // ran in turns in this one run; no time is a target by itself.
 //
-//	go run ./scripts/bench            the whole run, under 12 minutes
+//	go run ./scripts/bench            the whole run
 //	go run ./scripts/bench -quick     one short round of each: does it run?
 //	go run ./scripts/bench -only P4,P5
 //
