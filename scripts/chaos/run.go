@@ -218,6 +218,7 @@ func (r *run) heal() {
 	}
 	if lacking := r.awaitSync(startLimit); lacking != "" {
 		r.fail("V15", "not in sync %v after all faults were mended: %s", startLimit, lacking)
+		return
 	}
 	r.logf("every replica is in sync")
 }
@@ -311,7 +312,9 @@ func (r *run) judge(h *history.History) *verdict {
 		}
 	}
 	v.faults = r.nemesis.Counts()
-	v.evidence = evidence(h, readSigns(filepath.Join(r.dir, "node-*.log")))
+	v.evidence = append(evidence(h, readSigns(filepath.Join(r.dir, "node-*.log"))),
+		count{what: "KiB through the links between brokers", n: int(r.cluster.Passed() >> 10), needed: true}) // else their faults hit nobody
+	v.judge()
 	v.trouble = trouble(filepath.Join(r.dir, "node-*.log"))
 	v.topics = r.churn.counts
 	v.clients = clientCounts(h)

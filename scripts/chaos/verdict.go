@@ -51,6 +51,15 @@ func (v *verdict) linear(r linear.Result) {
 	}
 }
 
+// judge adds what must never happen, and did, to what was wrong.
+func (v *verdict) judge() {
+	for _, c := range v.evidence {
+		if c.forbidden && c.n > 0 {
+			v.wrong = append(v.wrong, check.Violation{Invariant: "never", Detail: fmt.Sprintf("%d x %s", c.n, c.what)})
+		}
+	}
+}
+
 func (v *verdict) lacking() (what []string) {
 	for _, c := range v.evidence {
 		if c.needed && c.n == 0 {
@@ -70,11 +79,6 @@ func (v *verdict) print(w io.Writer) {
 		fmt.Fprintf(w, "\n%s\n", title)
 		for _, c := range counts {
 			fmt.Fprintf(w, "  %8d  %s\n", c.n, c.what)
-		}
-	}
-	for i := range v.evidence {
-		if c := v.evidence[i]; c.forbidden && c.n > 0 {
-			v.wrong = append(v.wrong, check.Violation{Invariant: "never", Detail: fmt.Sprintf("%d x %s", c.n, c.what)})
 		}
 	}
 	table("what was done", slices.Concat(sorted(v.faults), sorted(v.topics)))

@@ -80,6 +80,14 @@ func (c *Cluster) Heal() {
 	}
 }
 
+// Passed is how many bytes went through the links.
+func (c *Cluster) Passed() (n int64) {
+	for _, l := range c.Links {
+		n += l.Passed()
+	}
+	return n
+}
+
 // Close kills what still runs.
 func (c *Cluster) Close() error {
 	var errs []error
@@ -164,8 +172,7 @@ type Broker struct {
 	lives  int
 	joins  bool // its data was wiped: it comes back by --join
 	paused bool
-	mayEnd bool // by itself
-	env    []string
+	mayEnd bool     // by itself
 	exits  []string // ends that nobody asked for
 }
 
@@ -182,9 +189,6 @@ func (b *Broker) URL() string { return "http://" + b.address }
 
 // Dir is where its data is.
 func (b *Broker) Dir() string { return b.dir }
-
-// LogPath is where its log lines go, of all lives.
-func (b *Broker) LogPath() string { return b.logPath }
 
 // Life tells which life this is, from 1 on.
 func (b *Broker) Life() int {
@@ -222,13 +226,6 @@ func (b *Broker) UnaskedExits() []string {
 	return append([]string(nil), b.exits...)
 }
 
-// SetEnv sets environment variables of the next lives.
-func (b *Broker) SetEnv(env ...string) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.env = env
-}
-
 // Start begins the next life, if none runs, and doesn't wait.
 func (b *Broker) Start() error {
 	b.mu.Lock()
@@ -253,7 +250,7 @@ func (b *Broker) Start() error {
 		args = append(args, "--cluster="+c.voters)
 	}
 	process, err := os.StartProcess(c.cfg.Binary, args, &os.ProcAttr{
-		Env:   append(append(os.Environ(), "GOMAXPROCS=2"), b.env...),
+		Env:   append(os.Environ(), "GOMAXPROCS=2"),
 		Files: []*os.File{nil, out, out},
 		Sys:   &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}, // a run that is killed takes its brokers with it
 	})

@@ -105,14 +105,11 @@ func neverSent(err error) bool {
 
 // problem is what the clients read of an error's body.
 type problem struct {
-	Code     int    `json:"error_code"`
-	Outcome  string `json:"outcome"`
-	Detail   string `json:"detail"`
-	Start    *int64 `json:"log_start_offset"`
-	High     *int64 `json:"high_watermark"`
-	Title    string `json:"title"`
-	Kafka    string `json:"kafka_error"`
-	Retrying bool   `json:"retriable"`
+	Code    int    `json:"error_code"`
+	Outcome string `json:"outcome"`
+	Detail  string `json:"detail"`
+	Start   *int64 `json:"log_start_offset"`
+	High    *int64 `json:"high_watermark"`
 }
 
 func (a *answer) problem() (p problem) {

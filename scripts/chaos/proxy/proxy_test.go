@@ -66,20 +66,22 @@ func (c *conn) silent() {
 	}
 }
 
-func open(t *testing.T) *Link {
+// connected is a link and a connection over it that works.
+func connected(t *testing.T) (*Link, *conn) {
+	t.Helper()
 	l, err := Listen(echo(t))
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(l.Close)
-	return l
-}
-
-func TestLink(t *testing.T) {
-	l := open(t)
 	c := dial(t, l)
 	c.say("one")
 	c.hear("one")
+	return l, c
+}
+
+func TestLink(t *testing.T) {
+	l, c := connected(t)
 
 	l.Set(Fault{Cut: true})
 	c.say("two")
@@ -111,10 +113,7 @@ func TestLink(t *testing.T) {
 }
 
 func TestOneWay(t *testing.T) {
-	l := open(t)
-	c := dial(t, l)
-	c.say("one")
-	c.hear("one")
+	l, c := connected(t)
 	l.Set(Fault{OneWay: true})
 	c.say("lost")
 	c.silent()
@@ -129,10 +128,7 @@ func TestOneWay(t *testing.T) {
 }
 
 func TestReset(t *testing.T) {
-	l := open(t)
-	c := dial(t, l)
-	c.say("one")
-	c.hear("one")
+	l, c := connected(t)
 	l.Reset()
 	_ = c.SetReadDeadline(time.Now().Add(20 * time.Second))
 	if _, err := c.in.ReadString('\n'); err == nil || errors.Is(err, os.ErrDeadlineExceeded) {
