@@ -27,7 +27,7 @@ type brokers struct {
 }
 
 // startCluster starts three brokers with their defaults and waits until all serve.
-func (b *bench) startCluster(flags ...string) (*brokers, error) {
+func (b *bench) startCluster() (*brokers, error) {
 	c := &brokers{b: b, dir: filepath.Join(b.dir, "cluster"), nodes: make([]*process, clusterBrokers)}
 	var voters []string
 	for i := range clusterBrokers {
@@ -38,7 +38,7 @@ func (b *bench) startCluster(flags ...string) (*brokers, error) {
 		c.addrs = append(c.addrs, addr)
 		voters = append(voters, fmt.Sprintf("%d=http://%s", i+1, addr))
 	}
-	c.flags = append([]string{"--log-format", "json", "--cluster", strings.Join(voters, ",")}, flags...)
+	c.flags = []string{"--log-format", "json", "--cluster", strings.Join(voters, ",")}
 	errs := make(chan error, clusterBrokers)
 	for i := range clusterBrokers {
 		go func() { errs <- c.startNode(i) }()
@@ -131,7 +131,6 @@ func (c *brokers) logTails() string {
 type partitionView struct {
 	Leader int   `json:"leader"`
 	ISR    []int `json:"isr"`
-	High   int64 `json:"high_watermark"`
 }
 
 // partitions asks broker i+1 about a topic.

@@ -19,7 +19,6 @@ type jetstream struct {
 	b          *bench
 	binary     string
 	dir        string
-	sync       string // always, default
 	durability string
 	servers    string // NAME=URL,..
 	processes  []*exec.Cmd
@@ -46,7 +45,7 @@ func (b *bench) startJetstream(sync, durability string) (*jetstream, error) {
 	if err != nil {
 		return nil, err
 	}
-	j := &jetstream{b: b, binary: binary, dir: filepath.Join(b.dir, "jetstream-"+sync), sync: sync, durability: durability}
+	j := &jetstream{b: b, binary: binary, dir: filepath.Join(b.dir, "jetstream-"+sync), durability: durability}
 	var ports, clusterPorts [clusterBrokers]netip.AddrPort
 	var routes, servers []string
 	for i := range clusterBrokers {
