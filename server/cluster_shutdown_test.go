@@ -3,15 +3,18 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
+
+	"highwater/replication/wire"
 )
 
-// TestCluster_SigtermWithoutQuorum: SIGTERM of a broker whose peers are silent. Nobody
+// TestCluster_SigtermBesideFrozenVoters: SIGTERM of a broker whose peers are silent. Nobody
 // agrees to its shutdown and nothing that waits comes about; each request that waits is
 // answered all the same, with an outcome, and the process is gone within 10 s.
-func TestCluster_SigtermWithoutQuorum(t *testing.T) {
+func TestCluster_SigtermBesideFrozenVoters(t *testing.T) {
 	// A session that outlasts the test: the leader goes on waiting for its followers.
 	c := newCluster(t, 3, "--broker-session-timeout=30s")
 	c.topic("orders", 1, 3, "min.insync.replicas", "2")
@@ -38,7 +41,10 @@ func TestCluster_SigtermWithoutQuorum(t *testing.T) {
 	}
 	go send("POST", "/topics/orders?acks=-1&timeout_ms=30000", `{"records":[{"value":1}]}`)
 	go send("PATCH", "/topics/orders", `{"partitions":2}`)
-	time.Sleep(testQuorum)
+	until(t, "the record is written and the quorum is lost", func() bool {
+		_, state, err := c.client(leader).do(context.Background(), "GET", wire.PathPrefix+wire.PathDebugPartitions, "", nil)
+		return err == nil && strings.Contains(string(state), `"log_end":1`) && leader.logged("failed to contact") > 0
+	})
 	began := time.Now()
 	leader.signal(syscall.SIGTERM)
 	code := leader.exit()
@@ -68,7 +74,7 @@ func TestCluster_ControllerLeaderEndsBesideASilentBroker(t *testing.T) {
 	leader := c.controller()
 	silent := c.others(leader)[0]
 	silent.freeze()
-	time.Sleep(testQuorum) // heartbeats are under way, unanswered
+	until(t, "the leader misses it", func() bool { return leader.logged("failed to contact") > 0 })
 	began := time.Now()
 	leader.signal(syscall.SIGTERM)
 	if code := leader.exit(); code != 0 {

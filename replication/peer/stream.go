@@ -21,7 +21,9 @@ import (
 type Stream struct {
 	client *Client
 	accept chan net.Conn // Deliver → Accept
-	closed chan struct{} // closed by Close
+	// open ends with Close: it is of all that is on its way, in and out.
+	open  context.Context
+	close context.CancelFunc
 
 	mu    sync.Mutex // guards conns and down
 	conns map[*streamConn]struct{}
@@ -35,10 +37,13 @@ const acceptQueue = 16
 
 // NewStream makes a Stream that signs and dials as c does.
 func NewStream(c *Client) *Stream {
-	return &Stream{client: c, accept: make(chan net.Conn, acceptQueue), closed: make(chan struct{}), conns: map[*streamConn]struct{}{}}
+	s := &Stream{client: c, accept: make(chan net.Conn, acceptQueue), conns: map[*streamConn]struct{}{}}
+	s.open, s.close = context.WithCancel(context.Background())
+	return s
 }
 
-// Dial connects to the raft member of another broker.
+// Dial connects to the raft member of another broker. Close ends it, also while the
+// other one doesn't answer.
 func (s *Stream) Dial(to controller.RaftTarget, timeout time.Duration) (net.Conn, error) {
 	at, err := url.Parse(to.URL)
 	if err != nil || at.Scheme != "http" || at.Host == "" {
@@ -51,12 +56,14 @@ func (s *Stream) Dial(to controller.RaftTarget, timeout time.Duration) (net.Conn
 	if timeout <= 0 || timeout > dialTimeout {
 		timeout = dialTimeout
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), timeout)
+	ctx, cancel := context.WithTimeout(s.open, timeout)
 	defer cancel()
 	conn, err := s.client.cfg.Dial(ctx, "tcp", address)
 	if err != nil {
 		return nil, fmt.Errorf("peer: raft: %w", err)
 	}
+	cut := context.AfterFunc(s.open, func() { _ = conn.Close() })
+	defer cut()
 	upgraded, err := s.upgrade(ctx, conn, at.Host, to)
 	if err != nil {
 		_ = conn.Close()
@@ -134,14 +141,14 @@ func (s *Stream) Deliver(conn net.Conn) bool {
 // Accept waits for a peer's connection.
 func (s *Stream) Accept() (net.Conn, error) {
 	select {
-	case <-s.closed:
+	case <-s.open.Done():
 		return nil, net.ErrClosed
 	default:
 	}
 	select {
 	case conn := <-s.accept:
 		return conn, nil
-	case <-s.closed:
+	case <-s.open.Done():
 		return nil, net.ErrClosed
 	}
 }
@@ -154,7 +161,7 @@ func (s *Stream) Close() error {
 		return nil
 	}
 	s.down = true
-	close(s.closed)
+	s.close()
 	conns := make([]*streamConn, 0, len(s.conns))
 	for c := range s.conns {
 		conns = append(conns, c)

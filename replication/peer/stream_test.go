@@ -104,3 +104,43 @@ func TestDeliverNeverBlocks(t *testing.T) {
 		t.Fatalf("%d of %d were taken", taken, acceptQueue+5)
 	}
 }
+
+// Close ends what is on its way to a member that is there and doesn't answer: raft
+// waits for it before it ends (K16). Afterwards nothing is dialled any more.
+func TestStreamCloseEndsADial(t *testing.T) {
+	silent, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = silent.Close() }()
+	asked := make(chan net.Conn, 1)
+	go func() {
+		if conn, err := silent.Accept(); err == nil {
+			_, _ = conn.Read(make([]byte, 1)) // the request has come
+			asked <- conn
+		}
+	}()
+	s := NewStream(newClient(t, Config{}))
+	to := controller.RaftTarget{URL: "http://" + silent.Addr().String(), Server: "2"}
+	dialled := make(chan error, 1)
+	began := time.Now()
+	go func() {
+		_, err := s.Dial(to, time.Hour)
+		dialled <- err
+	}()
+	conn := <-asked
+	defer func() { _ = conn.Close() }()
+	if err := s.Close(); err != nil {
+		t.Error(err)
+	}
+	if err := <-dialled; err == nil {
+		t.Error("a member that never answered is connected")
+	}
+	if took := time.Since(began); took >= dialTimeout {
+		t.Errorf("the dial went on for %s", took)
+	}
+	if conn, err := s.Dial(to, time.Hour); err == nil {
+		t.Error("a closed stream dials")
+		_ = conn.Close()
+	}
+}
