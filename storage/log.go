@@ -195,8 +195,8 @@ func (l *Log) DurableEnd() int64 {
 func (l *Log) whyLossy() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if d := l.firstDamage(); d != nil && l.lossReason == "" {
-		return fmt.Sprintf("offsets [%d, %d) are damaged", d.From, d.To)
+	if d := l.reachable(); len(d) > 0 && l.lossReason == "" {
+		return fmt.Sprintf("offsets [%d, %d) are damaged", d[0].From, d[0].To)
 	}
 	return l.lossReason
 }
@@ -204,14 +204,14 @@ func (l *Log) whyLossy() string {
 // SizeBytes is the size of all segments.
 func (l *Log) SizeBytes() int64 { bytes, _ := l.figures(); return bytes }
 
-// figures are the size of all segments and the number of damaged ranges.
+// figures are the size of all segments and the number of damaged ranges that a reader can meet.
 func (l *Log) figures() (bytes int64, damaged int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, s := range l.segments {
 		bytes += s.size
 	}
-	return bytes, len(l.damage)
+	return bytes, len(l.reachable())
 }
 
 // active is the segment that appends go to; nil in a log that never had one.

@@ -17,24 +17,17 @@ type DamagedRange struct {
 func (l *Log) Damage() []DamagedRange {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	ranges := make([]DamagedRange, 0, len(l.damage))
-	for _, d := range l.damage {
-		if d.To > l.start {
-			ranges = append(ranges, DamagedRange{d.From, d.To})
-		}
+	var ranges []DamagedRange
+	for _, d := range l.reachable() {
+		ranges = append(ranges, DamagedRange{d.From, d.To})
 	}
 	return ranges
 }
 
-// firstDamage is the first damaged range that a reader can meet; nil: there is
-// none. Call it under mu.
-func (l *Log) firstDamage() *damage {
-	for i := range l.damage {
-		if l.damage[i].To > l.start {
-			return &l.damage[i]
-		}
-	}
-	return nil
+// reachable is the damage that a reader can meet: not that below the log start. Call
+// it under mu.
+func (l *Log) reachable() []damage {
+	return slices.DeleteFunc(slices.Clone(l.damage), func(d damage) bool { return d.To <= l.start })
 }
 
 // DropDamage cuts the log back, durably, to before its first damaged offset, so
@@ -49,12 +42,12 @@ func (l *Log) DropDamage() (end int64, err error) {
 		l.take(&l.syncer)
 		defer l.releaseSyncer()
 		l.mu.Lock()
-		d := l.firstDamage()
-		if d == nil {
+		damage := l.reachable()
+		if len(damage) == 0 {
 			l.mu.Unlock()
 			return nil
 		}
-		from, base := max(d.From, l.start), l.segments[0].base
+		from, base := max(damage[0].From, l.start), l.segments[0].base
 		l.mu.Unlock()
 		if from < base { // no file is left that could be cut there
 			return l.reset(from)

@@ -297,3 +297,22 @@ func TestMendRefusals(t *testing.T) {
 	}
 	p.wantEqual(t)
 }
+
+// TestDamageBelowTheStart is none that anybody can meet, and isn't counted.
+func TestDamageBelowTheStart(t *testing.T) {
+	s := newPair(t).follower
+	flipAt(s, 0, func(int) int { return 100 }) // in the first batch
+	if _, err := s.log.Read(0, s.log.WrittenEnd(), 1, nil); !errors.As(err, new(*CorruptError)) {
+		t.Fatal(err)
+	}
+	damage := s.log.Damage()
+	if _, n := s.log.figures(); len(damage) != 1 || n != 1 || damage[0].To >= s.log.segments[1].base {
+		t.Fatalf("damage %v, %d counted", damage, n)
+	}
+	if err := s.log.AdvanceStart(damage[0].To); err != nil {
+		t.Fatal(err)
+	}
+	if _, n := s.log.figures(); n != 0 || len(s.log.Damage()) != 0 || s.log.Lossy() {
+		t.Errorf("%d counted, damage %v, lossy: %s", n, s.log.Damage(), s.log.whyLossy())
+	}
+}
