@@ -26,7 +26,7 @@ type disk struct {
 	fs    vfs.FS
 	dir   string // the data directory
 	index logIndex
-	// indexLost: the index was begun anew over logs that were there before.
+	// indexLost: the index was begun anew, or lost a log's entry, over logs that were there before.
 	indexLost bool
 	files     *handles
 	mode      Fsync

@@ -59,8 +59,8 @@ type identityFile struct {
 	// last told reported more than it had fsynced, or saw the disk fail (R72).
 	Fsync    Fsync `json:"fsync,omitempty"`
 	Unproven bool  `json:"unproven,omitempty"`
-	// Forgetful: the index was made anew since the controller was last told, so a log
-	// that it doesn't know may have been here all the same (NeverHad).
+	// Forgetful: the index was made anew, or lost a log's entry, since the controller was
+	// last told, so a log that it doesn't know may have been here all the same (NeverHad).
 	Forgetful bool `json:"forgetful,omitempty"`
 }
 

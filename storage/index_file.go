@@ -1,10 +1,12 @@
 package storage
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"syscall"
 	"time"
 
@@ -62,9 +64,10 @@ type indexConfig struct {
 
 // openIndex opens the data directory's index. A file that is damaged, empty, cut
 // off, missing, or an older copy is moved aside, and one takes its place that has
-// only what is whole in the old one; rebuilt says so. Each log of which nothing is
-// known then is rebuilt from its segments. stored is the generation found in the
-// file, 0 if rebuilt.
+// only what is whole in the old one; rebuilt says so, and also that a log's entry in
+// a whole file was damaged and had to go. Each log of which nothing is known then is
+// rebuilt from its segments. stored is the generation found in the file, 0 if it has
+// another one's place.
 func openIndex(cfg indexConfig) (ix *index, stored uint64, rebuilt bool, err error) {
 	path := filepath.Join(cfg.dir, indexFileName)
 	// What a process left that died while it made or compacted the file (F52).
@@ -93,6 +96,7 @@ func openIndex(cfg indexConfig) (ix *index, stored uint64, rebuilt bool, err err
 	}
 	if !rebuilt {
 		stored = facts.generation
+		rebuilt = slices.ContainsFunc(facts.damaged, func(d damagedEntry) bool { return bytes.Equal(d.bucket, bucketMeta) })
 		if err := removeDamaged(db, facts.damaged); err != nil {
 			return nil, 0, false, errors.Join(err, db.Close())
 		}

@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"testing"
 	"time"
 
@@ -290,5 +291,39 @@ func TestR86_IndexForgetsADeletedLog(t *testing.T) {
 	}
 	if _, ok := s.index.(*index).storedMeta(other); !ok {
 		t.Fatal("the index forgot another log")
+	}
+}
+
+// TestR73_IndexThatLostALogVouchesForNothing: an entry that had to go may have been
+// that of a log whose directory is gone, too.
+func TestR73_IndexThatLostALogVouchesForNothing(t *testing.T) {
+	dir, lost, never := t.TempDir(), PartitionID{Topic: uuid.New()}, PartitionID{Topic: uuid.New()}
+	s, l := openOne(t, dir, lost)
+	s.SetBrokerEpoch(3)
+	if err := errors.Join(appendValue(l, []byte("x")), s.Close()); err != nil {
+		t.Fatal(err)
+	}
+	changeStoredMeta(t, dir, lost, func(_, value []byte) []byte {
+		value = slices.Clone(value)
+		value[0] ^= 4
+		return value
+	})
+	if err := os.RemoveAll(filepath.Join(dir, "partitions", lost.String())); err != nil {
+		t.Fatal(err)
+	}
+	for start := range 3 {
+		s, err := Open(Options{Dir: dir, Fsync: FsyncCommit, Logger: zerolog.Nop()})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if told := start == 2; s.NeverHad(lost) != told || s.NeverHad(never) != told {
+			t.Errorf("start %d: it vouches: %v, %v", start, s.NeverHad(lost), s.NeverHad(never))
+		}
+		if start == 1 {
+			s.SetBrokerEpoch(4)
+		}
+		if err := s.Close(); err != nil {
+			t.Fatal(err)
+		}
 	}
 }
