@@ -1,12 +1,10 @@
 package storage
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
-	"slices"
 	"syscall"
 	"time"
 
@@ -96,8 +94,7 @@ func openIndex(cfg indexConfig) (ix *index, stored uint64, rebuilt bool, err err
 	}
 	if !rebuilt {
 		stored = facts.generation
-		rebuilt = slices.ContainsFunc(facts.damaged, func(d damagedEntry) bool { return bytes.Equal(d.bucket, bucketMeta) })
-		if err := removeDamaged(db, facts.damaged); err != nil {
+		if rebuilt, err = removeDamaged(db, facts.damaged); err != nil {
 			return nil, 0, false, errors.Join(err, db.Close())
 		}
 		if len(facts.damaged) > 0 {

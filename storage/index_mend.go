@@ -13,23 +13,29 @@ import (
 	"go.etcd.io/bbolt"
 )
 
-// removeDamaged deletes entries whose checksum is wrong.
-func removeDamaged(db *bbolt.DB, damaged []damagedEntry) error {
+// removeDamaged deletes entries whose checksum is wrong. lost: one of them was a
+// log's entry in meta. Until the generation is raised the file then counts as an
+// older copy: a start that dies before it has noted the loss leaves it to the next.
+func removeDamaged(db *bbolt.DB, damaged []damagedEntry) (lost bool, err error) {
 	if len(damaged) == 0 {
-		return nil
+		return false, nil
 	}
-	err := db.Update(func(tx *bbolt.Tx) error {
+	err = db.Update(func(tx *bbolt.Tx) error {
 		for _, d := range damaged {
+			lost = lost || bytes.Equal(d.bucket, bucketMeta)
 			if err := tx.Bucket(d.bucket).Delete(d.key); err != nil {
 				return err
 			}
 		}
-		return nil
+		if !lost {
+			return nil
+		}
+		return tx.Bucket(bucketStore).Put(keyGeneration, appendGeneration(nil, 0))
 	})
 	if err != nil {
-		return fmt.Errorf("storage: index: %w", err)
+		return false, fmt.Errorf("storage: index: %w", err)
 	}
-	return nil
+	return lost, nil
 }
 
 // replaceIndex moves the index file aside, if there is one, and makes a new one

@@ -295,35 +295,47 @@ func TestR86_IndexForgetsADeletedLog(t *testing.T) {
 }
 
 // TestR73_IndexThatLostALogVouchesForNothing: an entry that had to go may have been
-// that of a log whose directory is gone, too.
+// that of a log whose directory is gone, too. died: a start before them got no
+// further than taking it out.
 func TestR73_IndexThatLostALogVouchesForNothing(t *testing.T) {
-	dir, lost, never := t.TempDir(), PartitionID{Topic: uuid.New()}, PartitionID{Topic: uuid.New()}
-	s, l := openOne(t, dir, lost)
-	s.SetBrokerEpoch(3)
-	if err := errors.Join(appendValue(l, []byte("x")), s.Close()); err != nil {
-		t.Fatal(err)
-	}
-	changeStoredMeta(t, dir, lost, func(_, value []byte) []byte {
-		value = slices.Clone(value)
-		value[0] ^= 4
-		return value
-	})
-	if err := os.RemoveAll(filepath.Join(dir, "partitions", lost.String())); err != nil {
-		t.Fatal(err)
-	}
-	for start := range 3 {
-		s, err := Open(Options{Dir: dir, Fsync: FsyncCommit, Logger: zerolog.Nop()})
-		if err != nil {
+	for _, died := range []bool{false, true} {
+		dir, lost, never := t.TempDir(), PartitionID{Topic: uuid.New()}, PartitionID{Topic: uuid.New()}
+		s, l := openOne(t, dir, lost)
+		s.SetBrokerEpoch(3)
+		if err := errors.Join(appendValue(l, []byte("x")), s.Close()); err != nil {
 			t.Fatal(err)
 		}
-		if told := start == 2; s.NeverHad(lost) != told || s.NeverHad(never) != told {
-			t.Errorf("start %d: it vouches: %v, %v", start, s.NeverHad(lost), s.NeverHad(never))
-		}
-		if start == 1 {
-			s.SetBrokerEpoch(4)
-		}
-		if err := s.Close(); err != nil {
+		changeStoredMeta(t, dir, lost, func(_, value []byte) []byte {
+			value = slices.Clone(value)
+			value[0] ^= 4
+			return value
+		})
+		if err := os.RemoveAll(filepath.Join(dir, "partitions", lost.String())); err != nil {
 			t.Fatal(err)
+		}
+		if died {
+			ix, _, told, err := openIndex(indexConfig{dir: dir, generation: s.identity.IndexGeneration, log: zerolog.Nop()})
+			if err != nil || !told {
+				t.Fatalf("%v, it tells of the loss: %v", err, told)
+			}
+			if err := ix.close(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for start := range 3 {
+			s, err := Open(Options{Dir: dir, Fsync: FsyncCommit, Logger: zerolog.Nop()})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if told := start == 2; s.NeverHad(lost) != told || s.NeverHad(never) != told {
+				t.Errorf("died %v, start %d: it vouches: %v, %v", died, start, s.NeverHad(lost), s.NeverHad(never))
+			}
+			if start == 1 {
+				s.SetBrokerEpoch(4)
+			}
+			if err := s.Close(); err != nil {
+				t.Fatal(err)
+			}
 		}
 	}
 }
