@@ -38,7 +38,6 @@ type options struct {
 	only     []string
 	keep     bool
 	history  string
-	deleted  string
 	session  time.Duration
 	clients  int
 }

@@ -7,7 +7,6 @@ import (
 	"io"
 	"net/http"
 	"slices"
-	"strings"
 	"time"
 )
 
@@ -128,30 +127,6 @@ func (c *Cluster) OutOfSync(topics []string) (lacking []string) {
 		}
 	}
 	return lacking
-}
-
-// Metrics reads a broker's counters and gauges, by name with labels.
-func (b *Broker) Metrics() (map[string]float64, error) {
-	status, answer, err := b.Do("GET", "/metrics", "")
-	if err != nil {
-		return nil, err
-	}
-	if status != http.StatusOK {
-		return nil, fmt.Errorf("cluster: broker %d: metrics: %d", b.ID, status)
-	}
-	values := map[string]float64{}
-	for line := range strings.Lines(string(answer)) {
-		line = strings.TrimSpace(line)
-		at := strings.LastIndexByte(line, ' ')
-		if at < 0 || line[0] == '#' {
-			continue
-		}
-		var v float64
-		if _, err := fmt.Sscan(line[at+1:], &v); err == nil {
-			values[line[:at]] = v
-		}
-	}
-	return values, nil
 }
 
 // Others are the ids of all brokers but one.
