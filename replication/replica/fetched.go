@@ -1,6 +1,7 @@
 package replica
 
 import (
+	"slices"
 	"time"
 
 	"highwater/replication/wire"
@@ -50,6 +51,9 @@ func (l *Leader) Fetched(f Fetch, log Local, now time.Time) Verdict {
 		// The first fetch of this life, in this leader epoch: what a former life
 		// had counts no more.
 		r.brokerEpoch, r.contact, r.proof, r.seenAt, r.seenEnd = f.BrokerEpoch, nil, time.Time{}, now, log.Written
+		if !slices.Contains(l.meta.ISR, f.Replica) {
+			r.caughtUp = time.Time{}
+		}
 	} else if r.last().Before(now) {
 		r.settle(log.Written)
 	}

@@ -80,6 +80,44 @@ func TestHighWatermark(t *testing.T) {
 		l.fetch(2, 15)
 		l.wantHW(15)
 	})
+	t.Run("R29: nor for who comes back with a lot to catch up with", func(t *testing.T) {
+		for name, life := range map[string]int64{"the same life": 103, "another life": 104} {
+			t.Run(name, func(t *testing.T) {
+				l := newLead(t, nil)
+				l.fetch(2, 10)
+				l.fetch(3, 10)
+				m := l.Meta()
+				m.PartitionEpoch, m.ISR = 8, []int32{1, 2} // fenced
+				l.SetMeta(m)
+				l.grow(50)
+				l.fetch(2, 60)
+				l.lives[3] = life
+				l.now = t0.Add(second)
+				l.fetchAs(3, life, 20)
+				l.wantHW(60)
+				if c := l.Change(l.now); c != nil {
+					t.Errorf("proposed %+v", c)
+				}
+				l.fetchAs(3, life, 60)
+				l.grow(5)
+				l.fetch(2, 65)
+				l.wantHW(60) // now it is about to join
+				if c := l.Change(l.now); c == nil {
+					t.Error("it has caught up and isn't proposed")
+				}
+			})
+		}
+	})
+	t.Run("R29: nor for who was outside already when it went away", func(t *testing.T) {
+		l := newLead(t, func(m *Meta) { m.ISR = []int32{1, 2} })
+		l.fetch(2, 10)
+		l.fetch(3, 10)
+		l.grow(50)
+		l.lives[3] = 104
+		l.fetchAs(3, 104, 20)
+		l.fetch(2, 60)
+		l.wantHW(60)
+	})
 	t.Run("R29: nor for who can't join", func(t *testing.T) {
 		l := newLead(t, func(m *Meta) { m.ISR = []int32{1, 2} })
 		l.fetch(2, 10)

@@ -4,6 +4,7 @@
 package replica
 
 import (
+	"math"
 	"slices"
 	"time"
 
@@ -67,7 +68,7 @@ type follower struct {
 	contact     *Contact  // of the session whose requests repeat the last fetch; nil: none does
 	lastFetch   time.Time // the last fetch that named this partition
 	proof       time.Time // a time after which it sent one, without what contact adds
-	caughtUp    time.Time // R23, without what contact adds
+	caughtUp    time.Time // R23, without what contact adds; of this life, and since it left the ISR
 	// At seenAt, the time of a fetch, the leader's end was seenEnd.
 	seenAt  time.Time
 	seenEnd int64
@@ -127,8 +128,18 @@ func (l *Leader) SetMeta(m Meta) {
 	if !slices.Equal(m.Replicas, l.meta.Replicas) {
 		l.followers = l.followersOf(m.Replicas)
 	}
+	for i := range l.followers {
+		if f := &l.followers[i]; slices.Contains(l.meta.ISR, f.broker) && !slices.Contains(m.ISR, f.broker) {
+			f.expelled()
+		}
+	}
 	l.meta = m
 }
+
+// expelled has a replica that left the ISR show anew that it keeps up. What it had
+// as a member would make the high watermark, and every producer, wait for one that
+// was away for less than the lag limit and misses gigabytes (R29).
+func (f *follower) expelled() { f.caughtUp, f.seenAt, f.seenEnd = time.Time{}, f.last(), math.MaxInt64 }
 
 // Meta is the newest that the leader knows.
 func (l *Leader) Meta() Meta { return l.meta }

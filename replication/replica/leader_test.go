@@ -39,12 +39,15 @@ func (l *lead) local() Local {
 func (l *lead) grow(n int64) { l.end += n; l.Grown(l.end, l.end) }
 
 // fetch is a valid one of a follower at an offset.
-func (l *lead) fetch(id int32, offset int64) Verdict {
+func (l *lead) fetch(id int32, offset int64) Verdict { return l.fetchAs(id, int64(100+id), offset) }
+
+// fetchAs is fetch in another of its lives.
+func (l *lead) fetchAs(id int32, life, offset int64) Verdict {
 	epoch := int32(5)
 	if offset <= 10 {
 		epoch = 3
 	}
-	return l.Fetched(Fetch{Replica: id, BrokerEpoch: int64(100 + id), LeaderEpoch: 5, Offset: offset, LastEpoch: epoch, SentAfter: l.now}, l.local(), l.now)
+	return l.Fetched(Fetch{Replica: id, BrokerEpoch: life, LeaderEpoch: 5, Offset: offset, LastEpoch: epoch, SentAfter: l.now}, l.local(), l.now)
 }
 
 func (l *lead) wantHW(want int64) {
