@@ -23,8 +23,8 @@ func (c *Controller) RemoveBroker(ctx context.Context, id int32, force bool) err
 
 // ReplaceBroker begins to give every replica of one broker to another: the new one
 // catches up first, then the old one's replicas go (R82). It returns how many
-// partitions that concerns; Reassigning tells when all are done. It may be asked
-// for again, and then goes on with what is left. Errors: *ImpossibleError,
+// partitions that concerns. It may be asked for again, and then begins what is
+// left. Errors: *ImpossibleError,
 // *RefusedError.
 func (c *Controller) ReplaceBroker(ctx context.Context, from, to int32) (int, error) {
 	s := c.State()
@@ -66,19 +66,6 @@ func (c *Controller) Reassign(ctx context.Context, topic string, partition int32
 	return renameUnknown(err, topic)
 }
 
-// Reassigning counts the partitions whose replicas are being exchanged.
-func (s *State) Reassigning() int {
-	n := 0
-	for t := range s.Topics() {
-		for i := range t.Partitions {
-			if len(t.Partitions[i].Adding)+len(t.Partitions[i].Removing) > 0 {
-				n++
-			}
-		}
-	}
-	return n
-}
-
 // ElectLeader makes a replica the leader: one in sync (R81), or with unclean any
 // that is up, of a partition that has no leader; what it lacks is lost (R79).
 // Errors: *UnknownTopicError, *RefusedError.
@@ -97,10 +84,7 @@ func (c *Controller) ElectLeader(ctx context.Context, topic string, partition, b
 // can lead, and nothing changed.
 func (c *Controller) DropReplicas(ctx context.Context, partitions []wire.TopicPartition) ([]wire.AlterResult, error) {
 	res, err := c.propose(ctx, &DropReplicas{Broker: c.cfg.NodeID, Epoch: c.BrokerEpoch(), Partitions: partitions})
-	if err != nil {
-		return nil, err
-	}
-	return res.([]wire.AlterResult), nil
+	return alterResults(res, err, len(partitions))
 }
 
 // FinalizeProtocol has the whole cluster speak a version of wire that all brokers

@@ -8,7 +8,7 @@ import (
 )
 
 // apply of a reassignment is all or nothing: the first item that can't be is the
-// reason that none is. No result. Errors: *UnknownTopicError, *RefusedError.
+// reason that none is.
 func (c *Reassign) apply(e *edit) any {
 	for i := range c.Items {
 		if err := e.checkReassignment(&c.Items[i]); err != nil {

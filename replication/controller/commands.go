@@ -79,7 +79,8 @@ type SetBroker struct {
 
 // RemoveBroker forgets a broker for good; Epoch must be its registration's. It is
 // refused while the broker is alive (unfenced), to a voter, who can only be
-// replaced under its own id, and unless Force is set, while the broker may hold the only whole copy of a partition. Result: *Broker, as it was. Errors:
+// replaced under its own id, and unless Force is set, while the broker may hold
+// the only whole copy of a partition. Result: *Broker, as it was. Errors:
 // *StaleBrokerEpochError, *RefusedError.
 type RemoveBroker struct {
 	ID    int32 `json:"id"`
@@ -146,8 +147,9 @@ type ElectLeader struct {
 	Unclean   bool      `json:"unclean,omitempty"`
 }
 
-// Reassign gives partitions other replicas, each by itself: the new ones join
-// first, then the old ones leave (R82). Result: []wire.AlterResult, one for each.
+// Reassign gives partitions other replicas, all or nothing: the new ones join
+// first, then the old ones leave (R82). No result. Errors: *UnknownTopicError,
+// *RefusedError.
 type Reassign struct {
 	Items []Reassignment `json:"items"`
 }

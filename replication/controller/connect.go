@@ -73,25 +73,19 @@ func (c *Controller) catchUp(ctx context.Context, joined <-chan error) error {
 		if err != nil {
 			founded = nil
 		}
-		timer := time.NewTimer(joinInterval)
 		select {
 		case <-ctx.Done():
-			timer.Stop()
 			return fmt.Errorf("%w: %w", ErrNoController, ctx.Err())
 		case <-c.failed:
-			timer.Stop()
 			return c.failure()
 		case err := <-joined: // it gave up
-			timer.Stop()
 			if err == nil {
 				err = fmt.Errorf("%w: %w", ErrNoController, ctx.Err())
 			}
 			return err
 		case <-changed:
-			timer.Stop()
 		case <-founded: // the first entry, perhaps
-			timer.Stop()
-		case <-timer.C:
+		case <-time.After(joinInterval):
 		}
 	}
 }
@@ -264,15 +258,12 @@ func (c *Controller) Register(ctx context.Context, r Registration) error {
 		if duplicate := (*DuplicateBrokerError)(nil); !errors.As(err, &duplicate) || time.Since(began) > duplicateGrace*c.cfg.SessionTimeout {
 			return err
 		}
-		timer := time.NewTimer(c.heartbeatInterval())
 		select {
 		case <-ctx.Done():
-			timer.Stop()
 			return err
 		case <-c.failed:
-			timer.Stop()
 			return c.failure()
-		case <-timer.C:
+		case <-time.After(c.heartbeatInterval()):
 		}
 	}
 }

@@ -170,9 +170,6 @@ func Open(cfg Config) (*Controller, error) {
 	return c, nil
 }
 
-// closeAfter closes what a failed start leaves.
-func closeAfter(err error, file raftStore) error { return errors.Join(err, file.Close()) }
-
 func (c *Controller) setCluster(id string) { c.cluster.Store(id) }
 
 // ClusterID is the cluster's id, empty as long as this member knows none. It is
@@ -247,6 +244,7 @@ func (c *Controller) Close() error {
 		}
 	}
 	close(c.stop)
+	m.settle()
 	// Its connections first: raft ends when its requests have, and a member that is
 	// there but silent would let them wait for raftTimeout.
 	err := errors.Join(c.closeTransport(), m.end())
@@ -308,22 +306,28 @@ func (c *Controller) handOver(m *member) {
 	c.cfg.Logger.Warn().Err(err).Msg("the quorum's leadership was not handed over")
 }
 
-// end stops raft, also when its loop is held by the store.
-func (m *member) end() error {
+// settle has raft take no more requests, and waits a moment for the answers to those
+// that it has.
+func (m *member) settle() {
 	m.mu.Lock()
-	if !m.ended {
-		m.ended = true
-		close(m.ending)
-	}
+	was := m.ended
+	m.ended = true
 	m.mu.Unlock()
+	if was {
+		return
+	}
+	close(m.ending)
 	answered := make(chan struct{})
 	go func() { m.pending.Wait(); close(answered) }()
-	timer := time.NewTimer(answerTimeout)
-	defer timer.Stop()
 	select {
 	case <-answered:
-	case <-timer.C:
+	case <-time.After(answerTimeout):
 	}
+}
+
+// end stops raft, also when its loop is held by the store.
+func (m *member) end() error {
+	m.settle()
 	m.raft.DeregisterObserver(m.watch)
 	down := m.raft.Shutdown()
 	m.store.release()
@@ -334,12 +338,10 @@ func (m *member) end() error {
 func within(d time.Duration, f raft.Future) error {
 	done := make(chan error, 1)
 	go func() { done <- f.Error() }()
-	timer := time.NewTimer(d)
-	defer timer.Stop()
 	select {
 	case err := <-done:
 		return err
-	case <-timer.C:
+	case <-time.After(d):
 		return fmt.Errorf("controller: raft did not answer within %s", d)
 	}
 }

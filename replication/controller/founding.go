@@ -2,6 +2,7 @@ package controller
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -182,7 +183,7 @@ func (c *Controller) begin() error {
 	}
 	m, err := c.startRaft(file)
 	if err != nil {
-		return closeAfter(err, file)
+		return errors.Join(err, file.Close())
 	}
 	c.setCluster(c.dir.ClusterID)
 	c.member.Store(m)

@@ -63,7 +63,7 @@ func (f *fsm) ApplyBatch(entries []*raft.Log) []any {
 }
 
 // apply returns the next state, the topics that changed, and the command's
-// result: an error, a *Topic or a *Broker. It is a pure function.
+// result: an error, or what its documentation says. It is a pure function.
 func (s *State) apply(entry []byte, index uint64) (*State, []uuid.UUID, any) {
 	e := newEdit(s, index)
 	p, err := decode(entry)

@@ -87,7 +87,7 @@ func (c *Controller) sendHeartbeat(ctx context.Context, req *wire.Heartbeat) (*w
 		if len(others) == 0 {
 			return nil, ErrNoController
 		}
-		url = others[int(c.asked.Add(1))%len(others)]
+		url = others[c.asked.Add(1)%uint32(len(others))]
 	}
 	for range 2 {
 		call, done := c.whileLeads(ctx, url)
@@ -136,19 +136,15 @@ func (c *Controller) keepSession(ctx context.Context) {
 		} else {
 			changed = nil
 		}
-		timer := time.NewTimer(pause)
 		select {
 		case <-ctx.Done():
-			timer.Stop()
 			return
 		case <-c.failed:
-			timer.Stop()
 			return
 		case <-c.nudge:
 		case <-changed:
-		case <-timer.C:
+		case <-time.After(pause):
 		}
-		timer.Stop()
 	}
 }
 
@@ -223,19 +219,15 @@ func (c *Controller) setFence(ctx context.Context, want bool) error {
 		} else {
 			changed = nil
 		}
-		timer := time.NewTimer(leaderPoll)
 		select {
 		case <-ctx.Done():
-			timer.Stop()
 			return fmt.Errorf("%w: %w", ErrNoController, ctx.Err())
 		case <-c.failed:
-			timer.Stop()
 			return c.failure()
 		case <-changed:
 		case <-leaders:
-		case <-timer.C:
+		case <-time.After(leaderPoll):
 		}
-		timer.Stop()
 	}
 }
 
@@ -263,19 +255,15 @@ func (c *Controller) ControlledShutdown(ctx context.Context) error {
 			c.handOver(c.member.Load())
 			return nil
 		}
-		timer := time.NewTimer(drainPoll)
 		select {
 		case <-ctx.Done():
-			timer.Stop()
 			c.unheard.Store(err != nil)
 			return fmt.Errorf("controller: the shutdown was not agreed on: %w", ctx.Err())
 		case <-c.failed:
-			timer.Stop()
 			return c.failure()
 		case <-leaders:
-		case <-timer.C:
+		case <-time.After(drainPoll):
 		}
-		timer.Stop()
 	}
 }
 

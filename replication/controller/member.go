@@ -39,7 +39,7 @@ type member struct {
 	store   *latchedStore
 	leaders chan raft.Observation // raft has another leader; the newest matters
 	watch   *raft.Observer
-	ending  chan struct{} // closed by end
+	ending  chan struct{} // closed by settle
 
 	mu      sync.Mutex     // guards ended, and that pending grows no more once it is set
 	ended   bool           // ending is closed
@@ -48,7 +48,7 @@ type member struct {
 
 // ask sends raft a request and returns where its answer comes: errClosed when raft
 // is ending. What raft has not taken up by then it leaves without an answer for ever
-// (v1.7.3: nobody reads the rest of applyCh and verifyCh), so end waits for those.
+// (v1.7.3: nobody reads the rest of applyCh and verifyCh), so settle waits for those.
 func (m *member) ask(request func() raft.Future) <-chan error {
 	answer := make(chan error, 1)
 	m.mu.Lock()

@@ -33,17 +33,17 @@ const (
 // alive; and if the broker is one of the founders, its new member gets the vote
 // once it has caught up (K8, K9).
 func (c *Controller) ServeJoin(ctx context.Context, req *wire.Join) *wire.JoinAnswer {
-	answer := &wire.JoinAnswer{Leader: NoLeader, ClusterID: c.ClusterID()}
+	answer := &wire.JoinAnswer{ClusterID: c.ClusterID()}
 	if answer.Code, answer.Detail = c.check(req.Version, req.ClusterID); answer.Code != wire.OK {
 		return answer
 	}
 	t := c.leading()
 	if t == nil {
 		answer.Code = wire.CodeNotController
-		answer.Leader, answer.LeaderURL = c.leader()
+		_, answer.LeaderURL = c.leader()
 		return answer
 	}
-	answer.Leader, answer.LeaderURL = c.cfg.NodeID, c.cfg.URL
+	answer.LeaderURL = c.cfg.URL
 	if err := t.verify(ctx); err != nil {
 		answer.Code, answer.Detail = wire.CodeNotController, err.Error()
 		return answer
@@ -81,8 +81,14 @@ func (c *Controller) admitMember(ctx context.Context, t *term, req *wire.Join) e
 			return nil
 		}
 	}
-	if len(members) >= maxMembers {
-		return &ImpossibleError{Reason: fmt.Sprintf("the quorum has %d members, and takes no more", len(members))}
+	others := 0
+	for _, s := range members {
+		if serverBroker(s.ID) != req.Broker {
+			others++
+		}
+	}
+	if others >= maxMembers {
+		return &ImpossibleError{Reason: fmt.Sprintf("the quorum has %d members, and takes no more", others)}
 	}
 	for _, old := range members {
 		if serverBroker(old.ID) != req.Broker {

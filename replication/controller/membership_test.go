@@ -411,3 +411,24 @@ func TestK7_AMemberWithoutABrokerLeaves(t *testing.T) {
 		}
 	})
 }
+
+// A full quorum takes nobody more, but a member that lost its directory keeps its place.
+func TestK7_AFullQuorum(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		tc := startCluster(t, 1)
+		leader := tc.nodes[1]
+		for id := int32(2); id <= maxMembers; id++ {
+			req := &wire.Join{Version: wire.Version, Broker: id, Server: uuid.New(), URL: nodeURL(id)}
+			if got := leader.c.ServeJoin(context.Background(), req); got.Code != wire.OK {
+				t.Fatalf("broker %d: %+v", id, got)
+			}
+		}
+		for id, want := range map[int32]wire.Code{maxMembers: wire.OK, maxMembers + 1: wire.CodeInvalidRequest} {
+			req := &wire.Join{Version: wire.Version, Broker: id, Server: uuid.New(), URL: nodeURL(id)}
+			if got := leader.c.ServeJoin(context.Background(), req); got.Code != want {
+				t.Errorf("broker %d: %+v", id, got)
+			}
+		}
+	})
+}

@@ -64,7 +64,7 @@ func (m *collector) Collect(out chan<- prometheus.Metric) {
 	c := m.c
 	s := c.State()
 	gauge(m.leads, flag(c.leading() != nil))
-	gauge(m.lag, float64(max(c.lag.Load().target, s.Index)-s.Index))
+	gauge(m.lag, float64(max(c.lag.Load().newest, s.Index)-s.Index))
 	gauge(m.session, flag(c.SessionValid()))
 	if member := c.member.Load(); member != nil {
 		gauge(m.term, float64(member.raft.CurrentTerm()))

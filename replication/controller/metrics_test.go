@@ -3,8 +3,10 @@ package controller
 import (
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/rs/zerolog"
 )
 
 func figures(t *testing.T, c *Controller) map[string]float64 {
@@ -26,6 +28,18 @@ func figures(t *testing.T, c *Controller) map[string]float64 {
 		}
 	}
 	return out
+}
+
+// A broker that falls behind shows all that it lacks, not what it lacked at first.
+func TestTheLagThatIsShown(t *testing.T) {
+	c := &Controller{fsm: newFSM(zerolog.Nop()), clock: newClock()}
+	var l lag
+	l.note(0, 100, 0)
+	l.note(10, 200, time.Second)
+	c.lag.Store(&l)
+	if got := figures(t, c)["highwater_metadata_lag"]; got != 200 {
+		t.Errorf("at index 0 of 200: %v", got)
+	}
 }
 
 func TestFiguresOfTheQuorum(t *testing.T) {

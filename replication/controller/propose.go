@@ -55,8 +55,6 @@ func (c *Controller) bounded(ctx context.Context) (context.Context, context.Canc
 // awaitLeader waits for news of the leader, or a moment. Its error: there is no
 // point in waiting on.
 func (c *Controller) awaitLeader(ctx context.Context, changed <-chan struct{}) error {
-	timer := time.NewTimer(leaderPoll)
-	defer timer.Stop()
 	select {
 	case <-ctx.Done():
 		return ctx.Err()
@@ -66,7 +64,7 @@ func (c *Controller) awaitLeader(ctx context.Context, changed <-chan struct{}) e
 		return errClosed
 	case <-changed:
 		return nil
-	case <-timer.C:
+	case <-time.After(leaderPoll):
 		return nil
 	}
 }
@@ -198,7 +196,7 @@ func (c *Controller) apply(ctx context.Context, t *term, cmd Command) (result an
 // ServePropose proposes a peer's command if this member leads. No command at all
 // asks how far the quorum has come: the answer's Index.
 func (c *Controller) ServePropose(ctx context.Context, req *wire.Propose) *wire.ProposeAnswer {
-	answer := &wire.ProposeAnswer{Leader: NoLeader}
+	answer := &wire.ProposeAnswer{}
 	if answer.Code, answer.Detail = c.check(req.Version, req.ClusterID); answer.Code != wire.OK {
 		return answer
 	}
@@ -211,7 +209,7 @@ func (c *Controller) ServePropose(ctx context.Context, req *wire.Propose) *wire.
 	t := c.leading()
 	if t == nil {
 		answer.Code = wire.CodeNotController
-		answer.Leader, answer.LeaderURL = c.leader()
+		_, answer.LeaderURL = c.leader()
 		return answer
 	}
 	var result any
@@ -229,7 +227,7 @@ func (c *Controller) ServePropose(ctx context.Context, req *wire.Propose) *wire.
 	switch {
 	case errors.Is(err, ErrNoController):
 		answer.Code, answer.Detail = wire.CodeNotController, err.Error()
-		answer.Leader, answer.LeaderURL = c.leader()
+		_, answer.LeaderURL = c.leader()
 	case errors.Is(err, ErrOutcomeUnknown):
 		answer.Code, answer.Detail = wire.CodeOutcomeUnknown, err.Error()
 	default:
@@ -301,12 +299,18 @@ func (c *Controller) waitApplied(ctx context.Context, index uint64) error {
 // any of them (R45). The local State has what was changed when it returns.
 func (c *Controller) AlterPartitions(ctx context.Context, changes []wire.AlterPartition) ([]wire.AlterResult, error) {
 	res, err := c.propose(ctx, &AlterPartitions{Broker: c.cfg.NodeID, Epoch: c.BrokerEpoch(), Changes: changes})
+	return alterResults(res, err, len(changes))
+}
+
+// alterResults is a command's result as one for each of its items. It may have come
+// from another broker.
+func alterResults(res any, err error, items int) ([]wire.AlterResult, error) {
 	if err != nil {
 		return nil, err
 	}
-	results, ok := res.([]wire.AlterResult)
-	if !ok || len(results) != len(changes) {
-		return nil, fmt.Errorf("%w: %d results for %d changes", ErrOutcomeUnknown, len(results), len(changes))
+	results, _ := res.([]wire.AlterResult)
+	if len(results) != items {
+		return nil, fmt.Errorf("%w: %d results for %d partitions", ErrOutcomeUnknown, len(results), items)
 	}
 	return results, nil
 }

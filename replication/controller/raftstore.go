@@ -79,15 +79,13 @@ func (s *latchedStore) write(op func() error) error {
 	}
 	done := make(chan error, 1)
 	go func() { done <- op() }()
-	timer := time.NewTimer(s.timeout)
-	defer timer.Stop()
 	select {
 	case err := <-done:
 		if err != nil {
 			return s.latch(err)
 		}
 		return nil
-	case <-timer.C:
+	case <-time.After(s.timeout):
 		return s.latch(fmt.Errorf("%w (%s)", errStoreHung, s.timeout))
 	}
 }

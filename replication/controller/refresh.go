@@ -22,7 +22,8 @@ func newRefresh() *refresh { return &refresh{turn: make(chan struct{}, 1)} }
 
 // CatchUp makes the local State as new as all that was answered to anybody before
 // the call, if the quorum can be asked now: for a "there is no such topic" that
-// would be wrong a moment later. It never fails, and takes a second at most.
+// would be wrong a moment later. It never fails, and takes two seconds at most: that
+// of a question under way, and that of its own.
 func (c *Controller) CatchUp(ctx context.Context) {
 	if c.alone.Load() {
 		return // there is nothing newer

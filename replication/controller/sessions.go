@@ -35,11 +35,13 @@ type lag struct {
 	known  bool          // something was observed
 	target uint64        // was the newest index at since
 	since  time.Duration // the moment
+	newest uint64        // index that the last observation told of
 }
 
 // note takes a new observation: who is meant has applied so much, and the newest
 // is so much.
 func (l *lag) note(applied, newest uint64, now time.Duration) {
+	l.newest = newest
 	if applied >= l.target || !l.known {
 		l.known, l.target, l.since = true, newest, now
 	}

@@ -89,24 +89,24 @@ func (t *term) acquire(ctx context.Context, token chan struct{}) error {
 // ServeHeartbeat answers a broker's heartbeat if this member leads, once it has
 // proved that it does: the sender counts its lease from when it sent it (R59).
 func (c *Controller) ServeHeartbeat(ctx context.Context, req *wire.Heartbeat) *wire.HeartbeatAnswer {
-	answer := &wire.HeartbeatAnswer{Leader: NoLeader}
+	answer := &wire.HeartbeatAnswer{}
 	if answer.Code, _ = c.check(req.Version, req.ClusterID); answer.Code != wire.OK {
 		return answer
 	}
 	t := c.leading()
 	if t == nil {
 		answer.Code = wire.CodeNotController
-		answer.Leader, answer.LeaderURL = c.leader()
+		_, answer.LeaderURL = c.leader()
 		return answer
 	}
 	ctx, cancel := context.WithTimeout(ctx, c.cfg.SessionTimeout)
 	defer cancel()
 	if err := t.verify(ctx); err != nil {
 		answer.Code = wire.CodeNotController
-		answer.Leader, answer.LeaderURL = c.leader()
+		_, answer.LeaderURL = c.leader()
 		return answer
 	}
-	answer.Leader, answer.LeaderURL = c.cfg.NodeID, c.cfg.URL
+	answer.LeaderURL = c.cfg.URL
 	s := c.State()
 	if b := s.Brokers[req.Broker]; b == nil || b.Epoch != req.BrokerEpoch {
 		answer.Code = wire.CodeStaleBrokerEpoch // R68

@@ -178,7 +178,7 @@ func (c *Controller) alterTopicOnce(ctx context.Context, name string, configs ma
 		cmd.Remove = append(cmd.Remove, key)
 	}
 	slices.Sort(cmd.Remove)
-	if err := errors.Join(CheckConfigs(cmd.Set)); err != nil {
+	if err := CheckConfigs(cmd.Set); err != nil {
 		return nil, err
 	}
 	if err := checkMinInSync(cmd.Set, t.ReplicationFactor); err != nil {

@@ -92,12 +92,10 @@ func (c *Controller) waitToRedial(id raft.ServerID, term uint64) bool {
 	if m == nil {
 		return false
 	}
-	timer := time.NewTimer(redial)
-	defer timer.Stop()
 	select {
 	case <-m.ending:
 		return false
-	case <-timer.C:
+	case <-time.After(redial):
 	}
 	return m.raft.State() == raft.Leader && m.raft.CurrentTerm() == term &&
 		slices.ContainsFunc(servers(m.raft), func(s raft.Server) bool { return s.ID == id })
@@ -143,15 +141,9 @@ func (c *Controller) memberURLs(id raft.ServerID) []string {
 	broker := serverBroker(id)
 	var urls []string
 	add := func(url string) {
-		if url == "" {
-			return
+		if url != "" && !slices.Contains(urls, url) {
+			urls = append(urls, url)
 		}
-		for _, have := range urls {
-			if have == url {
-				return
-			}
-		}
-		urls = append(urls, url)
 	}
 	if moved, ok := c.moved.Load(id); ok {
 		add(moved.(string))

@@ -46,7 +46,7 @@ func (c *Client) Heartbeat(ctx context.Context, url string, req *wire.Heartbeat)
 func (c *Client) Join(ctx context.Context, url string, req *wire.Join) (*wire.JoinAnswer, error) {
 	answer, err := ask[wire.Join, wire.JoinAnswer](ctx, c, url, wire.PathJoin, joinWait, req)
 	if refused := (*RefusedError)(nil); errors.As(err, &refused) && refused.Code == wire.CodeClusterID {
-		return &wire.JoinAnswer{Code: wire.CodeClusterID, Leader: -1}, nil
+		return &wire.JoinAnswer{Code: wire.CodeClusterID}, nil
 	}
 	return answer, err
 }

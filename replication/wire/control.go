@@ -29,14 +29,13 @@ type Propose struct {
 // ProposeAnswer answers a Propose.
 type ProposeAnswer struct {
 	// Code is OK when the command was applied: Result or Error is what came of it.
-	// CodeNotController: it was not proposed, and Leader and LeaderURL tell who may
-	// do it. CodeOutcomeUnknown: it was proposed, and its fate isn't known.
+	// CodeNotController: it was not proposed, and LeaderURL tells who may do it.
+	// CodeOutcomeUnknown: it was proposed, and its fate isn't known.
 	Code Code `json:"code,omitempty"`
 	// Detail explains a Code that isn't OK.
 	Detail    string          `json:"detail,omitempty"`
-	Leader    int32           `json:"leader"` // -1: not known
-	LeaderURL string          `json:"leader_url,omitempty"`
-	Index     uint64          `json:"index,omitempty"` // raft index at which it was applied
+	LeaderURL string          `json:"leader_url,omitempty"` // empty: not known
+	Index     uint64          `json:"index,omitempty"`      // raft index at which it was applied
 	Result    json.RawMessage `json:"result,omitempty"`
 	Error     json.RawMessage `json:"error,omitempty"`
 }
@@ -54,12 +53,11 @@ type Join struct {
 
 // JoinAnswer answers a Join.
 type JoinAnswer struct {
-	// Code: OK: the sender is a member. CodeNotController: ask Leader.
+	// Code: OK: the sender is a member. CodeNotController: ask at LeaderURL.
 	// CodeDuplicateBroker: another process with that broker id is alive.
 	Code      Code   `json:"code,omitempty"`
 	Detail    string `json:"detail,omitempty"`
-	Leader    int32  `json:"leader"` // -1: not known
-	LeaderURL string `json:"leader_url,omitempty"`
+	LeaderURL string `json:"leader_url,omitempty"` // empty: not known
 	ClusterID string `json:"cluster_id,omitempty"`
 }
 

@@ -175,8 +175,7 @@ type Heartbeat struct {
 // HeartbeatAnswer answers a Heartbeat.
 type HeartbeatAnswer struct {
 	Code      Code   `json:"code,omitempty"`
-	Leader    int32  `json:"leader"` // the controller's leader, -1: not known; with CodeNotController
-	LeaderURL string `json:"leader_url,omitempty"`
+	LeaderURL string `json:"leader_url,omitempty"` // of the controller; empty: not known
 	Fenced    bool   `json:"fenced"`
 	// MetadataIndex is the newest index that the quorum has agreed on (R99).
 	MetadataIndex uint64 `json:"metadata_index"`
