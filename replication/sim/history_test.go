@@ -137,6 +137,17 @@ func (h *history) produced(num int32, acks replication.Acks, values []string, re
 	}
 }
 
+// acknowledged counts the records of each partition that acks=-1 was answered for.
+func (h *history) acknowledged() []int {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	counts := make([]int, len(h.parts))
+	for num, t := range h.parts {
+		counts[num] = len(t.acked)
+	}
+	return counts
+}
+
 // consume is a client that reads a partition from its start, again and again, from
 // any broker.
 func (c *cluster) consume(ctx context.Context, rng *rand.Rand) {
