@@ -43,8 +43,6 @@ type Config struct {
 	SessionTimeout time.Duration
 	// LagMax is replica.lag.time.max; 0: 10 s.
 	LagMax time.Duration
-	// Mutation switches rules off, in tests of the tests.
-	Mutation replica.Mutation
 	// Fsync is the store's mode; it decides what an answer may say was proved.
 	Fsync storage.Fsync
 }
@@ -102,8 +100,8 @@ func New(cfg Config) *Broker {
 	b := &Broker{cfg: cfg, metrics: newMetrics(), byName: map[string]*topic{}, byID: map[uuid.UUID]*topic{},
 		turn: make(chan struct{}, 1), retry: map[uuid.UUID]struct{}{}, drain: make(chan struct{}), configDefaults: configDefaults(cfg.Defaults)}
 	b.appends.init()
-	b.rules = replica.Options{LagMax: cfg.LagMax, Alive: b.alive, Mutation: cfg.Mutation}
-	b.followers, b.isr, b.notices, b.sessions = newFollowers(b), newISRManager(b), newNotices(), newSessions(cfg.Mutation)
+	b.rules = replica.Options{LagMax: cfg.LagMax, Alive: b.alive}
+	b.followers, b.isr, b.notices, b.sessions = newFollowers(b), newISRManager(b), newNotices(), newSessions()
 	b.repairs, b.starts = newRepairs(), newStarts()
 	b.watcher, b.watched, b.share, b.fates = newWatcher(b), newWatchSessions(), newReadShare(), newFates()
 	return b

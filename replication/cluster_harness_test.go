@@ -15,7 +15,6 @@ import (
 	"github.com/rs/zerolog"
 
 	"highwater/replication/controller"
-	"highwater/replication/replica"
 	"highwater/replication/wire"
 	"highwater/storage"
 )
@@ -41,10 +40,9 @@ type testCluster struct {
 }
 
 type clusterOptions struct {
-	brokers  int
-	lagMax   time.Duration
-	mutation replica.Mutation
-	config   func(*Config)
+	brokers int
+	lagMax  time.Duration
+	config  func(*Config)
 	// clock is a broker's wall clock, if it isn't the bubble's.
 	clock func(id int32) time.Time
 }
@@ -91,7 +89,7 @@ func inCluster(t *testing.T, o clusterOptions, test func(c *testCluster)) {
 		dirs[i] = t.TempDir()
 	}
 	synctest.Test(t, func(t *testing.T) {
-		c := &testCluster{t: t, opts: o, truth: controller.NewMemory(o.mutation), cut: map[[2]int32]bool{}, calls: map[*call]struct{}{}}
+		c := &testCluster{t: t, opts: o, truth: controller.NewMemory(), cut: map[[2]int32]bool{}, calls: map[*call]struct{}{}}
 		c.apply(&controller.InitCluster{ClusterID: "test"})
 		for i, dir := range dirs {
 			c.members = append(c.members, &member{c: c, id: int32(i + 1), dir: dir})
@@ -183,7 +181,7 @@ func (m *member) start() {
 	reg, err := Registration(ctx, m.store, m.c.truth.State(), m.id)
 	m.c.must(err)
 	m.mu.Lock()
-	m.meta, m.applied = controller.NewMemory(0), 0
+	m.meta, m.applied = controller.NewMemory(), 0
 	m.mu.Unlock()
 	var replaces int64
 	if old := m.c.truth.State().Brokers[m.id]; old != nil {
@@ -195,7 +193,7 @@ func (m *member) start() {
 	}
 	m.epoch = b.Epoch
 	cfg := Config{NodeID: m.id, Store: m.store, Controller: m.metadata(), Peers: &testPeers{m}, Logger: zerolog.New(zerolog.NewTestWriter(t)).With().Int32("broker", m.id).Logger(),
-		LagMax: m.c.opts.lagMax, Mutation: m.c.opts.mutation, Fsync: so.Fsync}
+		LagMax: m.c.opts.lagMax, Fsync: so.Fsync}
 	if m.c.opts.config != nil {
 		m.c.opts.config(&cfg)
 	}

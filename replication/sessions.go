@@ -16,8 +16,8 @@ type sessions struct {
 	byKey map[sessionKey]*session
 }
 
-func newSessions(mutation replica.Mutation) *sessions {
-	return &sessions{lives: replica.NewSessions(mutation), byKey: map[sessionKey]*session{}}
+func newSessions() *sessions {
+	return &sessions{lives: replica.NewSessions(0), byKey: map[sessionKey]*session{}}
 }
 
 // enter finds the session of a request, and waits for the turn to answer it; the

@@ -8,7 +8,7 @@ import (
 
 // Requests that were judged wait for their turn, and may get it in another order.
 func TestR13_ARequestThatComesToItsTurnTooLateIsNotLookedAt(t *testing.T) {
-	ss, s := newSessions(0), newSession(sessionKey{replica: 2})
+	ss, s := newSessions(), newSession(sessionKey{replica: 2})
 	begin := func(epoch, seq int64, full bool) func() bool {
 		life, code := ss.lives.Judge(&wire.FetchRequest{Replica: 2, BrokerEpoch: epoch, Seq: seq, Full: full})
 		if code != wire.OK {

@@ -3,8 +3,6 @@ package controller
 import (
 	"github.com/hashicorp/raft"
 	"github.com/rs/zerolog"
-
-	"highwater/replication/replica"
 )
 
 // Memory is one member's view of the metadata without a quorum: the state machine
@@ -12,13 +10,8 @@ import (
 // what, and when.
 type Memory struct{ fsm *fsm }
 
-// NewMemory begins with the metadata of a cluster that nothing has happened to;
-// see NewState.
-func NewMemory(mutation replica.Mutation) *Memory {
-	m := &Memory{fsm: newFSM(zerolog.Nop())}
-	m.fsm.state.Store(NewState(mutation))
-	return m
-}
+// NewMemory begins with the metadata of a cluster that nothing has happened to.
+func NewMemory() *Memory { return &Memory{fsm: newFSM(zerolog.Nop())} }
 
 // Apply applies a command at a raft index and tells those who watch; see
 // State.Apply. Call it from one goroutine at a time.

@@ -284,7 +284,7 @@ func TestF09_ANewLeaderThatDoesNotKnowWhatIsCommitted(t *testing.T) {
 		s.loseAll()
 		s.elect(A)
 		s.know(A)
-		s.must(!s.p(A).lead.KnowsEnd(), "R51: A knows the end %d, its high watermark is %d", s.p(A).lead.Start(), s.p(A).log.hw)
+		s.must(!s.p(A).lead.KnowsEnd(), "R51: A knows the end, its high watermark is %d", s.p(A).log.hw)
 		s.restart(B)
 		s.know(A)
 		s.ask(B, A) // from 8, which is above A's high watermark

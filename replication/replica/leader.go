@@ -144,9 +144,6 @@ func (f *follower) expelled() { f.caughtUp, f.seenAt, f.seenEnd = time.Time{}, f
 // Meta is the newest that the leader knows.
 func (l *Leader) Meta() Meta { return l.meta }
 
-// Start is where this leader epoch begins.
-func (l *Leader) Start() int64 { return l.leso }
-
 // Grown tells that the leader's own log reaches so far. A follower that had all
 // until now has caught up when its last fetch came (R23).
 func (l *Leader) Grown(written, durable int64) {
