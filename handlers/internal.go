@@ -1,6 +1,7 @@
 package handlers
 
 import (
+	"bufio"
 	"context"
 	"crypto/sha256"
 	"crypto/subtle"
@@ -41,8 +42,9 @@ type InternalConfig struct {
 
 // RaftStream takes the connections that members of the quorum make.
 type RaftStream interface {
-	// Deliver hands over a connection, and returns false when nobody wants it.
-	Deliver(conn net.Conn) bool
+	// Deliver hands over a connection, of which read may hold the first bytes (K4), and
+	// returns false when nobody wants it.
+	Deliver(conn net.Conn, read *bufio.Reader) bool
 }
 
 // Internal is what the brokers of one cluster ask each other under /internal/: it

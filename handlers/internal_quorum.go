@@ -73,7 +73,7 @@ func (in *Internal) raft(w http.ResponseWriter, r *http.Request) error {
 	if err == nil {
 		_, err = conn.Write([]byte("HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: " + wire.UpgradeRaft + "\r\n\r\n"))
 	}
-	if err != nil || !in.cfg.Raft.Deliver(unread(conn, buffered.Reader)) {
+	if err != nil || !in.cfg.Raft.Deliver(conn, buffered.Reader) {
 		_ = conn.Close()
 	}
 	return nil

@@ -1,9 +1,7 @@
 package handlers
 
 import (
-	"bufio"
 	"encoding/json"
-	"net"
 	"net/http"
 
 	"highwater/replication/wire"
@@ -54,18 +52,3 @@ func (in *Internal) debugPartitions(w http.ResponseWriter, _ *http.Request) erro
 	_, err = w.Write(body)
 	return err
 }
-
-// unread is conn with what the server has read of it already (K4).
-func unread(conn net.Conn, r *bufio.Reader) net.Conn {
-	if r.Buffered() == 0 {
-		return conn
-	}
-	return &unreadConn{Conn: conn, r: r}
-}
-
-type unreadConn struct {
-	net.Conn
-	r *bufio.Reader
-}
-
-func (c *unreadConn) Read(p []byte) (int, error) { return c.r.Read(p) }

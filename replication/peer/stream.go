@@ -103,12 +103,12 @@ func (s *Stream) upgrade(ctx context.Context, conn net.Conn, host string, to con
 	if err := conn.SetDeadline(time.Time{}); err != nil {
 		return nil, fmt.Errorf("peer: raft: %w", err)
 	}
-	return Buffered(conn, r), nil
+	return buffered(conn, r), nil
 }
 
-// Buffered is conn, read through r as long as r holds bytes of it: what came
+// buffered is conn, read through r as long as r holds bytes of it: what came
 // behind an upgrade may be there already.
-func Buffered(conn net.Conn, r *bufio.Reader) net.Conn {
+func buffered(conn net.Conn, r *bufio.Reader) net.Conn {
 	if r.Buffered() == 0 {
 		return conn
 	}
@@ -122,10 +122,11 @@ type bufferedConn struct {
 
 func (c *bufferedConn) Read(p []byte) (int, error) { return c.r.Read(p) }
 
-// Deliver hands a peer's connection, upgraded and with no deadline, to Accept. It
-// never blocks: false says that nobody takes it, and the caller keeps it.
-func (s *Stream) Deliver(conn net.Conn) bool {
-	tracked, err := s.track(conn)
+// Deliver hands a peer's connection, upgraded and with no deadline, to Accept; read
+// may hold its first bytes. It never blocks: false says that nobody takes it, and the
+// caller keeps it.
+func (s *Stream) Deliver(conn net.Conn, read *bufio.Reader) bool {
+	tracked, err := s.track(buffered(conn, read))
 	if err != nil {
 		return false
 	}

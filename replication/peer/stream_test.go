@@ -1,6 +1,7 @@
 package peer
 
 import (
+	"bufio"
 	"errors"
 	"io"
 	"net"
@@ -27,7 +28,7 @@ func raftServer(t *testing.T, in *Stream, greeting string) string {
 			return
 		}
 		_, _ = conn.Write([]byte("HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: raft/1\r\n\r\n" + greeting))
-		if !in.Deliver(Buffered(conn, rw.Reader)) {
+		if !in.Deliver(conn, rw.Reader) {
 			_ = conn.Close()
 		}
 	})
@@ -96,7 +97,7 @@ func TestDeliverNeverBlocks(t *testing.T) {
 		a, b := net.Pipe()
 		defer a.Close()
 		defer b.Close()
-		if s.Deliver(a) {
+		if s.Deliver(a, bufio.NewReader(a)) {
 			taken++
 		}
 	}
