@@ -96,11 +96,11 @@ var classes = [...]class{
 	{codeNotEnoughAfter, "not-enough-replicas-after-append", "Not enough in-sync replicas after the append", "NOT_ENOUGH_REPLICAS_AFTER_APPEND", true,
 		"The records were appended, then too few replicas were in sync to promise that they survive. They may."},
 	{codeShuttingDown, "shutting-down", "Broker is shutting down", "BROKER_NOT_AVAILABLE", true,
-		"This broker is shutting down or has fenced itself. Nothing was written; another broker, or this one after its restart, will answer."},
+		"This broker is shutting down, or the partition's leader has lost touch with the cluster. outcome says whether something may have been written; another broker, or this one later, will answer."},
 	{codeOverloaded, "overloaded", "Broker is overloaded", "THROTTLING_QUOTA_EXCEEDED", true,
 		"A limit on what is held at once, waiting requests or bytes of request bodies, is reached. Nothing was written; wait as Retry-After says."},
 	{codeTimedOut, "timed-out", "Timed out", "REQUEST_TIMED_OUT", true,
-		"The acknowledgement did not come within timeout_ms. The records may be in the log: send again only with an id."},
+		"The answer did not come in time, or whoever had to give it was lost. What was asked for may have been done: look before sending it again."},
 	{codeDiskNearlyFull, "disk-nearly-full", "Disk nearly full", "KAFKA_STORAGE_ERROR", true,
 		"The broker's disk is nearly full: produce is refused, reads and deletes work. Free space by shorter retention, DELETE …/records or deleting topics."},
 }

@@ -173,10 +173,35 @@ func (c *contract) judge(r *http.Request, sent []byte, a *answer) error {
 	if err := openapi3filter.ValidateResponse(context.Background(), output); err != nil {
 		return fmt.Errorf("the answer is not documented: %s", brief(err))
 	}
+	if err := named(route.Operation.Responses.Status(output.Status).Value, a); err != nil {
+		return err
+	}
 	if options.ExcludeResponseBody || a.status != http.StatusOK {
 		return nil
 	}
 	return c.judgeRecords(header.Get("Content-Type"), a.body)
+}
+
+// named fails unless the description of an answer names the error code, and its
+// headers those of Highwater's own that a success has.
+func named(documented *openapi3.Response, a *answer) error {
+	if a.status == http.StatusOK {
+		for name := range a.header {
+			if strings.HasPrefix(name, "Highwater-") && documented.Headers[name] == nil {
+				return fmt.Errorf("the header %s is not documented", name)
+			}
+		}
+	}
+	var p struct {
+		Code int `json:"error_code"`
+	}
+	if a.status < http.StatusBadRequest || json.Unmarshal(a.body, &p) != nil {
+		return nil // of a HEAD, say
+	}
+	if !strings.Contains(*documented.Description, "`"+strconv.Itoa(p.Code)+"`") {
+		return fmt.Errorf("%d is not documented as a reason for %d", p.Code, a.status)
+	}
+	return nil
 }
 
 // tolerated are wishes beyond an int64: they are understood, although the
@@ -239,6 +264,7 @@ func (c *contract) unseen() []string {
 				case c.seen[name], status >= "500":
 				case status == "207", status == "408": // partitions that fail apart; a body that takes 30 s
 				case name == "fetch 409": // an unclean leader change
+				case name == "patchTopic 409": // changes that cross each other again and again
 				default:
 					out = append(out, name)
 				}

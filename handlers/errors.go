@@ -190,8 +190,8 @@ var mappings = [...]mapping{
 		"The broker's disk has failed; it stops.", "Send to another broker, or to this one after its restart."),
 
 	as("replication.OfflineError", func(e *replication.OfflineError, _ place) *problem {
-		return newProblem(codeStorageFault, fmt.Sprintf("The log of partition %s-%d can't be opened on this broker.", e.Topic, e.Partition),
-			"Look at the broker's log for the cause; opening is tried again from time to time.")
+		return newProblem(codeStorageFault, fmt.Sprintf("The log of partition %s-%d can't be opened on the broker that leads it.", e.Topic, e.Partition),
+			"Look at that broker's log for the cause; opening is tried again from time to time.")
 	}),
 	as("replication.TruncatedError", func(e *replication.TruncatedError, at place) *problem {
 		p := newProblem(codeLogTruncated, fmt.Sprintf("The log of %s-%d was truncated: what was read before offset %d in leader epoch %d is no longer in it.", e.Topic, e.Partition, e.Offset, e.Epoch),
@@ -215,7 +215,7 @@ var mappings = [...]mapping{
 	}),
 	as("replication.NotConfirmedError", func(e *replication.NotConfirmedError, at place) *problem {
 		p := newProblem(codeShuttingDown, fmt.Sprintf("The leader of partition %s-%d has lost touch with the cluster and can't vouch for still being the leader.", e.Topic, e.Partition),
-			fmt.Sprintf("Send the same request again after a pause, or to another broker. See the leader: curl %s/partitions/%d", at.topicURL(e.Topic), e.Partition))
+			fmt.Sprintf("Send the same request again after a pause, unless outcome is unknown. See the leader: curl %s/partitions/%d", at.topicURL(e.Topic), e.Partition))
 		p.kafka = "NOT_LEADER_OR_FOLLOWER"
 		return p
 	}),
@@ -297,7 +297,7 @@ var mappings = [...]mapping{
 	is("storage.ErrDiskNearlyFull", storage.ErrDiskNearlyFull, codeDiskNearlyFull,
 		"The broker's disk is nearly full; nothing was written.", "Free space: shorten retention.ms, delete records or topics, then send again."),
 	is("storage.ErrTooManyFiles", storage.ErrTooManyFiles, codeOverloaded,
-		"This broker has no file descriptor left; nothing was written.", "Send the same request again after a pause, or raise the broker's descriptor limit."),
+		"The broker has no file descriptor left; nothing was written.", "Send the same request again after a pause, or raise the broker's descriptor limit."),
 	is("storage.ErrClosed", storage.ErrClosed, codeShuttingDown,
 		"This broker is shutting down.", "Send the same request to another broker, or to this one after its restart."),
 	is("storage.ErrBatchTooLarge", storage.ErrBatchTooLarge, codeRecordTooLarge,

@@ -46,7 +46,7 @@ import (
 //	@Header			200		{string}	Highwater-Stale				"true: the leader has lost touch with the cluster; there may be more records than it knows of."
 //	@Header			200		{string}	ETag						"Of an answer that can't change."
 //	@x-media-200	{"application/json":"[Record]","application/x-ndjson":"text","text/event-stream":"text","application/vnd.kafka.json.v2+json":"[DialectRecord]","application/vnd.kafka.binary.v2+json":"[DialectRecord]","application/vnd.kafka.text.v2+json":"[DialectRecord]","application/octet-stream":"binary"}
-//	@x-errors		[40401,40402,40601,40905,41001,41601,42201,50302,50306]
+//	@x-errors		[40401,40402,40601,40905,41001,41601,42201,50001,50302,50305,50306]
 //	@Router			/topics/{topic}/partitions/{partition}/records [get]
 func (a *api) fetchRecords(w http.ResponseWriter, r *http.Request) error {
 	topic, partition, err := topicPartition(r)

@@ -30,8 +30,9 @@ import (
 //	@Param			Prefer			header	string	false	"wait=N: the same as timeout, in seconds; what is no such preference is passed over"	example(wait=1)
 //	@Success		200		{array}		schema.Record	"The records."
 //	@Header			200		{string}	Highwater-Next-Position	"Where the next fetch begins."
+//	@Header			200		{string}	Highwater-Stale			"true: a leader has lost touch with the cluster; there may be more records than it knows of."
 //	@x-media-200	{"application/json":"[Record]","application/x-ndjson":"text","text/event-stream":"text","application/vnd.kafka.json.v2+json":"[DialectRecord]","application/vnd.kafka.binary.v2+json":"[DialectRecord]","application/vnd.kafka.text.v2+json":"[DialectRecord]"}
-//	@x-errors		[40401,40601,41001,41601,42201,50302,50306]
+//	@x-errors		[40401,40601,41001,41601,42201,50001,50302,50305,50306]
 //	@Router			/topics/{topic}/records [get]
 func (a *api) fetchTopic(w http.ResponseWriter, r *http.Request) error {
 	topic, err := topicName(r)

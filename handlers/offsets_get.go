@@ -24,7 +24,8 @@ type offsetsView struct {
 //	@Param			partition	path	int		true	"Partition number"	minimum(0)	maximum(2147483647)	format(int32)	example(0)
 //	@Param			timestamp	query	string	false	"Milliseconds since 1970, RFC 3339, or a time back from now like -15m"	minlength(1)	maxlength(64)	example(1764424000000)
 //	@Success		200	{object}	schema.Offsets	"The ends."
-//	@x-errors		[40401,40402,42201,50302]
+//	@Header			200	{string}	Highwater-Stale	"true: the leader has lost touch with the cluster, and the ends may be further on."
+//	@x-errors		[40401,40402,42201,50001,50302]
 //	@Router			/topics/{topic}/partitions/{partition}/offsets [get]
 func (a *api) getOffsets(w http.ResponseWriter, r *http.Request) error {
 	topic, num, err := topicPartition(r)

@@ -39,6 +39,7 @@ const (
 //	@Param			body			body		string	false	"The value. An empty body is an empty value."
 //	@Success		200				{object}	schema.ProduceResult	"Appended, as `acks` asks."
 //	@Success		202				{object}	schema.ProduceResult	"Queued (`acks=0`): nothing is proved."
+//	@Header			200,202		{string}	Highwater-Leader	"URL of the broker that leads the partition."
 //	@x-media-request	{"*/*":"binary"}
 //	@x-media-200		{"application/json":"ProduceResult","application/vnd.kafka.v2+json":"ProduceResult","application/vnd.kafka.json.v2+json":"ProduceResult","application/vnd.kafka.binary.v2+json":"ProduceResult","application/vnd.kafka.text.v2+json":"ProduceResult"}
 //	@x-media-202		{"application/json":"ProduceResult","application/vnd.kafka.v2+json":"ProduceResult","application/vnd.kafka.json.v2+json":"ProduceResult","application/vnd.kafka.binary.v2+json":"ProduceResult","application/vnd.kafka.text.v2+json":"ProduceResult"}
@@ -68,6 +69,7 @@ func (a *api) postRecord(w http.ResponseWriter, r *http.Request) error {
 //	@Param			body			body		string	false	"The value. An empty body is an empty value."
 //	@Success		200				{object}	schema.ProduceResult	"Appended, as `acks` asks."
 //	@Success		202				{object}	schema.ProduceResult	"Queued (`acks=0`): nothing is proved."
+//	@Header			200,202		{string}	Highwater-Leader	"URL of the broker that leads the partition."
 //	@x-media-request	{"*/*":"binary"}
 //	@x-media-200		{"application/json":"ProduceResult","application/vnd.kafka.v2+json":"ProduceResult","application/vnd.kafka.json.v2+json":"ProduceResult","application/vnd.kafka.binary.v2+json":"ProduceResult","application/vnd.kafka.text.v2+json":"ProduceResult"}
 //	@x-media-202		{"application/json":"ProduceResult","application/vnd.kafka.v2+json":"ProduceResult","application/vnd.kafka.json.v2+json":"ProduceResult","application/vnd.kafka.binary.v2+json":"ProduceResult","application/vnd.kafka.text.v2+json":"ProduceResult"}

@@ -18,7 +18,7 @@ import (
 //	@Param			partition		path	int		true	"Partition number"	minimum(0)	maximum(2147483647)	format(int32)	example(0)
 //	@Param			before_offset	query	string	true	"The first offset to keep, or high_watermark to keep none"	minlength(1)	maxlength(19)	example(0)
 //	@Success		200	{object}	schema.DeletedRecords	"Where the partition begins now."
-//	@x-errors		[40401,40402,41601,42201,50302,50305,50401]
+//	@x-errors		[40401,40402,41601,42201,50001,50302,50305,50401]
 //	@Router			/topics/{topic}/partitions/{partition}/records [delete]
 func (a *api) deleteRecords(w http.ResponseWriter, r *http.Request) error {
 	topic, num, err := topicPartition(r)

@@ -12,7 +12,7 @@ import (
 //	@Tags			topics
 //	@Param			topic	path	string	true	"Topic name"	minlength(1)	maxlength(249)	example(orders)
 //	@Success		204	"Deleted."
-//	@x-errors		[40401,42201,50302,50305]
+//	@x-errors		[40401,42201,50001,50302,50305,50401]
 //	@Router			/topics/{topic} [delete]
 func (a *api) deleteTopic(w http.ResponseWriter, r *http.Request) error {
 	name, err := topicName(r)

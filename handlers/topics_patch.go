@@ -15,7 +15,7 @@ import (
 //	@Param			body			body		schema.PatchTopic	true	"What to change."
 //	@Success		200				{object}	schema.Topic		"The topic as it is now."
 //	@x-media-request	{"application/json":"PatchTopic"}
-//	@x-errors			[40401,41301,41501,42201,50302,50305]
+//	@x-errors			[40401,40901,41301,41501,42201,50001,50302,50305,50401]
 //	@Router			/topics/{topic} [patch]
 func (a *api) patchTopic(w http.ResponseWriter, r *http.Request) error {
 	name, err := topicName(r)

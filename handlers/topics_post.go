@@ -14,7 +14,7 @@ import (
 //	@Success		201				{object}	schema.Topic	"Created."
 //	@Header			201				{string}	Location		"The topic's path."
 //	@x-media-request	{"application/json":"NewTopic"}
-//	@x-errors			[40901,41301,41501,42201,50302,50305]
+//	@x-errors			[40901,41301,41501,42201,50001,50302,50305,50401]
 //	@Router			/topics [post]
 func (a *api) postTopic(w http.ResponseWriter, r *http.Request) error {
 	if err := queryParams(r).err(); err != nil {

@@ -15,7 +15,7 @@ import (
 //	@Success		200				{object}	schema.Topic		"It was there already."
 //	@Success		201				{object}	schema.Topic		"Created."
 //	@x-media-request	{"application/json":"CreateTopic"}
-//	@x-errors			[40901,41301,41501,42201,50302,50305]
+//	@x-errors			[40901,41301,41501,42201,50001,50302,50305,50401]
 //	@Router			/topics/{topic} [put]
 func (a *api) putTopic(w http.ResponseWriter, r *http.Request) error {
 	name, err := topicName(r)

@@ -47,9 +47,9 @@ func meaningOf(code int) string {
 		50302: "no leader right now",
 		50303: "not enough in-sync replicas, nothing appended",
 		50304: "not enough in-sync replicas, appended",
-		50305: "the broker is shutting down",
+		50305: "the broker is shutting down, or the leader has lost touch with the cluster",
 		50306: "the broker holds too many requests or bytes right now",
-		50401: "timed out; may have been appended",
+		50401: "timed out; may have been done",
 		50701: "disk nearly full: produce refused, reads and deletes work",
 	}[code]
 }

@@ -24,7 +24,7 @@ type Problem struct {
 	Retriable bool `json:"retriable" validate:"required"`
 	// What to do next, often a command.
 	Fix string `json:"fix" validate:"required"`
-	// Whether anything of a write happened: `unknown` means that it may have, so send it again only with an id.
+	// Whether anything of a write happened: `unknown` means that it may have: look before sending it again.
 	Outcome string `json:"outcome,omitempty" enums:"not_written,unknown"`
 	// Every fault of an invalid request.
 	Errors []Fault `json:"errors,omitempty"`
