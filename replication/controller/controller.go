@@ -123,7 +123,7 @@ type Controller struct {
 
 // Open checks the directory and starts raft if this broker is a member of a quorum
 // already, or needs nobody else to be one. A directory that can't be trusted is a
-// *DirError.
+// *DirError, one whose copy is at work elsewhere a *DuplicateBrokerError.
 func Open(cfg Config) (*Controller, error) {
 	if cfg.SessionTimeout == 0 {
 		cfg.SessionTimeout = defaultSessionTimeout
@@ -154,6 +154,12 @@ func Open(cfg Config) (*Controller, error) {
 	c.lag.Store(&lag{})
 	switch {
 	case dir.Founded:
+		if err := c.seekTwin(); err != nil {
+			return nil, err
+		}
+		if err := c.noteURL(); err != nil {
+			return nil, err
+		}
 	case len(cfg.Join) > 0:
 		dir.Joined, dir.Pledge = true, nil
 	case len(cfg.Cluster) <= 1:

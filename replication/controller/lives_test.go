@@ -7,6 +7,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/rs/zerolog"
+
 	"highwater/replication/wire"
 )
 
@@ -38,12 +40,16 @@ func TestF34_OfTwoProcessesWithOneIdOneEnds(t *testing.T) {
 		tc.kill(first.id)
 		copyDir(t, first.dir, copied.dir)
 		tc.upAll(first.id)
+		copied.cfg = func(c *Config) { c.NodeID = first.id }
+		if err := tc.up(8); !errors.As(err, new(*DuplicateBrokerError)) {
+			t.Errorf("a copy at another address while the first lives: %v", err)
+		}
 		tc.net.isolate(first.url)
+		tc.net.cut(copied.url, first.url)
 		tc.eventually("the first is fenced", func() bool {
 			b := others[1].c.State().Brokers[first.id]
 			return b != nil && b.Fenced
 		})
-		copied.cfg = func(c *Config) { c.NodeID = first.id }
 		if err := tc.up(8); err != nil {
 			t.Fatalf("after the session ended: %v", err)
 		}
@@ -59,6 +65,41 @@ func TestF34_OfTwoProcessesWithOneIdOneEnds(t *testing.T) {
 		}
 		if first.c.SessionValid() && first.c.State().Brokers[first.id].Epoch != first.c.BrokerEpoch() {
 			t.Error("R59: the first still counts itself valid")
+		}
+	})
+}
+
+// A copy of the quorum leader's directory that was started with the leader's flags
+// has the leader's id and address: to the others it is the leader, whose elections
+// they take part in.
+func TestF34_ACopyOfTheLeaderIsNotElected(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		tc := startCluster(t, 3)
+		leader := tc.leader()
+		tc.stop(leader.id)
+		copied := tc.add(8)
+		copyDir(t, leader.dir, copied.dir)
+		tc.upAll(leader.id)
+		_, others := tc.followers()
+		// It has to be the leader again, as it was when the copy was made.
+		tc.eventually("leadership is back", func() bool {
+			if now := tc.leader(); now != leader {
+				now.c.handOver(now.c.member.Load())
+			}
+			return tc.leader() == leader
+		})
+		epoch, term := leader.c.BrokerEpoch(), leader.c.Quorum().Term
+		c, err := Open(Config{Dir: copied.dir, NodeID: leader.id, URL: leader.url, Version: "test", Logger: zerolog.Nop(), Cluster: tc.list,
+			Peers: link{tc.net, leader.url}, Stream: &streamEnd{net: tc.net, url: leader.url, done: make(chan struct{})}, Clock: tc.clock})
+		if !errors.As(err, new(*DuplicateBrokerError)) {
+			t.Errorf("F34: a copy at the same address: %v", err)
+		}
+		if err == nil {
+			t.Fatal(c.Close())
+		}
+		if got := others[0].c.Quorum(); got.Term != term || got.Leader != leader.id || others[0].c.State().Brokers[leader.id].Epoch != epoch {
+			t.Errorf("the copy was noticed: %+v", got)
 		}
 	})
 }

@@ -114,7 +114,7 @@ func (c *Controller) bootstrap(rc *raft.Config, store *latchedStore, snapshots r
 		}
 		c.dir.ClusterID = clusterID(c.dir.Pledge)
 	}
-	c.dir.Founded = true
+	c.dir.Founded, c.dir.URL = true, c.cfg.URL
 	return c.dir.writeIdentity()
 }
 

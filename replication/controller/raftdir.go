@@ -49,6 +49,8 @@ type identity struct {
 	// raft.db. From here on the file must be there.
 	Founded   bool   `json:"founded"`
 	ClusterID string `json:"cluster_id,omitempty"` // with Founded; a joined member learns it later
+	// URL, with Founded, is where this member was when it last started.
+	URL string `json:"url,omitempty"`
 }
 
 // server is this member's id in raft's own terms.
