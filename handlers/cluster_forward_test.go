@@ -164,31 +164,9 @@ func TestATailSurvivesLeaderChanges(t *testing.T) {
 	}
 	close(begin)
 	const total = (moves + 1) * each
-	// follow reads until each partition's last value was there; what was sent again may
-	// be there twice.
-	follow := func(s *stream, partitions int) {
-		next, last := map[int32]int64{}, map[int32]int{}
-		for whole := 0; whole < partitions; {
-			_, r := s.record()
-			if r.Offset != next[r.Partition] {
-				t.Fatalf("%d-%d where %d was due", r.Partition, r.Offset, next[r.Partition])
-			}
-			next[r.Partition]++
-			n, err := strconv.Atoi(string(r.Value))
-			must(t, err)
-			if seen := last[r.Partition]; n != seen && n != seen-1 {
-				t.Fatalf("%d-%d is %d after %d", r.Partition, r.Offset, n, seen-1)
-			} else if n == seen {
-				last[r.Partition]++
-				if n == total-1 {
-					whole++
-				}
-			}
-		}
-	}
-	follow(all, 2)
-	follow(one, 1)
-	follow(leads, 1)
+	all.countTo(2, total)
+	one.countTo(1, total)
+	leads.countTo(1, total)
 	// Its end is told, wherever it is led.
 	producer.Wait()
 	c.node(1).do(http.MethodDelete, "/topics/moving", nil).want(204)
@@ -199,6 +177,30 @@ func TestATailSurvivesLeaderChanges(t *testing.T) {
 		}
 		if e.name != "end" || !strings.Contains(e.data, "topic_deleted") {
 			t.Errorf("the stream ends with %+v", e)
+		}
+	}
+}
+
+// countTo reads values that count from 0 in each of some partitions, until each one's
+// last value was there; what was sent again may be there twice.
+func (s *stream) countTo(partitions, total int) {
+	s.t.Helper()
+	next, last := map[int32]int64{}, map[int32]int{}
+	for whole := 0; whole < partitions; {
+		_, r := s.record()
+		if r.Offset != next[r.Partition] {
+			s.t.Fatalf("%d-%d where %d was due", r.Partition, r.Offset, next[r.Partition])
+		}
+		next[r.Partition]++
+		n, err := strconv.Atoi(string(r.Value))
+		must(s.t, err)
+		if seen := last[r.Partition]; n != seen && n != seen-1 {
+			s.t.Fatalf("%d-%d is %d after %d", r.Partition, r.Offset, n, seen-1)
+		} else if n == seen {
+			last[r.Partition]++
+			if n == total-1 {
+				whole++
+			}
 		}
 	}
 }

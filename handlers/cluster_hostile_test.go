@@ -68,21 +68,25 @@ func TestH54_AStrangerGetsNothing(t *testing.T) {
 	}
 }
 
-// A peer that has the secret and has gone mad: nothing that it says crashes a
-// broker, has it allocate what was only promised, or is half done.
-func TestHostilePeers(t *testing.T) {
-	c := startCluster(t)
-	c.create("sane", 1)
-	leader, _ := c.leader("sane", 0)
-	topic, _ := leader.ctl.State().Topic("sane")
-	signed := "Host: x\r\n" + wire.HeaderSecret + ": " + clusterSecret + "\r\n"
-	head := func(path string, length int64, more string) string {
-		return fmt.Sprintf("POST %s%s HTTP/1.1\r\n%sContent-Type: %s\r\nContent-Length: %d\r\n%s\r\n", wire.PathPrefix, path, signed, wire.ContentType, length, more)
-	}
-	whole := func(path string, body []byte) string { return head(path, int64(len(body)), "") + string(body) }
-	frame := func(length uint32, rest string) []byte {
-		return append(binary.BigEndian.AppendUint32(nil, length), rest...)
-	}
+const peerSigned = "Host: x\r\n" + wire.HeaderSecret + ": " + clusterSecret + "\r\n"
+
+// peerHead is the head of a peer's request with so long a body; more is further lines.
+func peerHead(path string, length int64, more string) string {
+	return fmt.Sprintf("POST %s%s HTTP/1.1\r\n%sContent-Type: %s\r\nContent-Length: %d\r\n%s\r\n", wire.PathPrefix, path, peerSigned, wire.ContentType, length, more)
+}
+
+func peerRequest(path string, body []byte) string {
+	return peerHead(path, int64(len(body)), "") + string(body)
+}
+
+// framed is a message that says that its head has so many bytes.
+func framed(length uint32, rest string) []byte {
+	return append(binary.BigEndian.AppendUint32(nil, length), rest...)
+}
+
+// strangeFrames sends, to each path, what is no message.
+func strangeFrames(t *testing.T, leader *clusterNode) {
+	t.Helper()
 	posts := []string{wire.PathFetch, wire.PathAppend, wire.PathRead, wire.PathWatch, wire.PathOffsets, wire.PathDeleteRecords, wire.PathStatus,
 		wire.PathHeartbeat, wire.PathPropose, wire.PathJoin, wire.PathFounding, wire.PathLeaderEpoch}
 	var before, after runtime.MemStats
@@ -93,16 +97,16 @@ func TestHostilePeers(t *testing.T) {
 			status  int
 			code    wire.Code
 		}{
-			"a terabyte":            {head(path, 1<<40, ""), 413, wire.CodeInvalidRequest},
-			"no length":             {"POST " + wire.PathPrefix + path + " HTTP/1.1\r\n" + signed + "Content-Type: " + wire.ContentType + "\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n", 400, wire.CodeInvalidRequest},
-			"no body":               {whole(path, nil), 400, wire.CodeInvalidRequest},
-			"a head of 4 GiB":       {whole(path, frame(0xffffffff, "{}")), 400, wire.CodeInvalidRequest},
-			"a head that is longer": {whole(path, frame(3, "{}")), 400, wire.CodeInvalidRequest},
-			"noise":                 {whole(path, frame(8, "\xff\xfe\x00\x01\x02\x03\x04\x05")), 400, ""},
-			"JSON of another kind":  {whole(path, frame(2, "[]")), 400, ""},
-			"another version":       {whole(path, frame(13, `{"version":2}`)), 400, ""},
-			"another type":          {strings.Replace(whole(path, frame(2, "{}")), wire.ContentType, "text/plain", 1), 415, wire.CodeInvalidRequest},
-			"another cluster":       {head(path, 2, wire.HeaderClusterID+": other\r\n") + "{}", 403, wire.CodeClusterID},
+			"a terabyte":            {peerHead(path, 1<<40, ""), 413, wire.CodeInvalidRequest},
+			"no length":             {"POST " + wire.PathPrefix + path + " HTTP/1.1\r\n" + peerSigned + "Content-Type: " + wire.ContentType + "\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n", 400, wire.CodeInvalidRequest},
+			"no body":               {peerRequest(path, nil), 400, wire.CodeInvalidRequest},
+			"a head of 4 GiB":       {peerRequest(path, framed(0xffffffff, "{}")), 400, wire.CodeInvalidRequest},
+			"a head that is longer": {peerRequest(path, framed(3, "{}")), 400, wire.CodeInvalidRequest},
+			"noise":                 {peerRequest(path, framed(8, "\xff\xfe\x00\x01\x02\x03\x04\x05")), 400, ""},
+			"JSON of another kind":  {peerRequest(path, framed(2, "[]")), 400, ""},
+			"another version":       {peerRequest(path, framed(13, `{"version":2}`)), 400, ""},
+			"another type":          {strings.Replace(peerRequest(path, framed(2, "{}")), wire.ContentType, "text/plain", 1), 415, wire.CodeInvalidRequest},
+			"another cluster":       {peerHead(path, 2, wire.HeaderClusterID+": other\r\n") + "{}", 403, wire.CodeClusterID},
 		} {
 			status, h := leader.hostile(tc.request)
 			if status != tc.status || tc.code != "" && wire.Code(h.Get(wire.HeaderCode)) != tc.code {
@@ -114,9 +118,19 @@ func TestHostilePeers(t *testing.T) {
 	if grown := int64(after.TotalAlloc - before.TotalAlloc); grown > 512<<20 {
 		t.Errorf("%d bytes were allocated", grown)
 	}
+}
+
+// A peer that has the secret and has gone mad: nothing that it says crashes a
+// broker, has it allocate what was only promised, or is half done.
+func TestHostilePeers(t *testing.T) {
+	c := startCluster(t)
+	c.create("sane", 1)
+	leader, _ := c.leader("sane", 0)
+	topic, _ := leader.ctl.State().Topic("sane")
+	strangeFrames(t, leader)
 	// R100, in its own code.
-	for _, body := range [][]byte{frame(13, `{"version":2}`), frame(13, `{"version":0}`)} {
-		if _, h := leader.hostile(whole(wire.PathAppend, body)); wire.Code(h.Get(wire.HeaderCode)) != wire.CodeVersion {
+	for _, body := range [][]byte{framed(13, `{"version":2}`), framed(13, `{"version":0}`)} {
+		if _, h := leader.hostile(peerRequest(wire.PathAppend, body)); wire.Code(h.Get(wire.HeaderCode)) != wire.CodeVersion {
 			t.Errorf("%q is answered with %q", body, h.Get(wire.HeaderCode))
 		}
 	}

@@ -214,6 +214,19 @@ func TestConcurrentAppendsAreDenseAndInOrder(t *testing.T) {
 	}
 }
 
+// appendInFlight is the answer of an acks=-1 append to a stalled partition, which
+// waits when it returns.
+func (n *node) appendInFlight(p *Partition) <-chan AppendResult {
+	answer := make(chan AppendResult, 1)
+	go func() { answer <- n.append(AcksAll, "a", p.num, "in flight") }()
+	for waits := false; !waits; runtime.Gosched() {
+		p.water.Lock()
+		waits = len(p.waiters) == 1
+		p.water.Unlock()
+	}
+	return answer
+}
+
 // H57: a drain refuses what comes and answers what is in flight.
 func TestH57_DrainAnswersWhatIsInFlight(t *testing.T) {
 	before := runtime.NumGoroutine()
@@ -221,14 +234,7 @@ func TestH57_DrainAnswersWhatIsInFlight(t *testing.T) {
 	n.create("a", 1)
 	p := n.partition("a", 0)
 	stall(p)
-	inFlight := make(chan AppendResult)
-	go func() { inFlight <- n.append(AcksAll, "a", 0, "in flight") }()
-	for staged := false; !staged; {
-		p.water.Lock()
-		staged = len(p.waiters) == 1
-		p.water.Unlock()
-		runtime.Gosched()
-	}
+	inFlight := n.appendInFlight(p)
 	n.Drain()
 	n.Drain()
 	if res := n.append(AcksLeader, "a", 0, "late"); !errors.Is(res.Err, ErrShuttingDown) || res.Unknown {
@@ -261,14 +267,7 @@ func TestR86_ADeletionEndsTheProducesInFlight(t *testing.T) {
 	n.create("a", 1)
 	p := n.partition("a", 0)
 	stall(p)
-	inFlight := make(chan AppendResult)
-	go func() { inFlight <- n.append(AcksAll, "a", 0, "in flight") }()
-	for waiting := false; !waiting; {
-		p.water.Lock()
-		waiting = len(p.waiters) == 1
-		p.water.Unlock()
-		runtime.Gosched()
-	}
+	inFlight := n.appendInFlight(p)
 	n.must(n.DeleteTopic(context.Background(), "a"))
 	if res := <-inFlight; !isUnknownTopic(res.Err) || !res.Unknown {
 		t.Errorf("in flight: %+v", res)
