@@ -35,6 +35,46 @@ type sent struct {
 	res   AppendResult
 }
 
+// somethingGoesWrong, with the leader more often than not, and is over when it returns.
+func (c *testCluster) somethingGoesWrong(r *rand.Rand) {
+	id := int32(1 + r.IntN(3))
+	if leader := c.meta("a", 0).Leader; leader != controller.NoLeader && r.IntN(3) > 0 {
+		id = leader
+	}
+	switch r.IntN(5) {
+	case 4: // ended and started again
+		c.broker(id).stop()
+		time.Sleep(time.Duration(r.IntN(500)) * time.Millisecond)
+		c.fence(id)
+		time.Sleep(time.Duration(r.IntN(1000)) * time.Millisecond)
+		c.broker(id).start()
+	case 0: // a short cut that nobody notices
+		c.links(id, false)
+		time.Sleep(time.Duration(r.IntN(1500)) * time.Millisecond)
+		c.links(id, true)
+	case 1: // cut off from all, and replaced
+		c.links(id, false)
+		c.broker(id).isolate(true)
+		time.Sleep(500 * time.Millisecond)
+		c.fence(id)
+		time.Sleep(time.Duration(r.IntN(2000)) * time.Millisecond)
+		c.links(id, true)
+		c.broker(id).isolate(false)
+		c.unfence(id)
+	case 2: // cut off from the controller alone
+		c.broker(id).isolate(true)
+		time.Sleep(time.Second)
+		c.fence(id)
+		time.Sleep(time.Duration(r.IntN(1000)) * time.Millisecond)
+		c.broker(id).isolate(false)
+		c.unfence(id)
+	case 3: // deaf to metadata for a while
+		c.broker(id).lag(true)
+		time.Sleep(time.Duration(r.IntN(1000)) * time.Millisecond)
+		c.broker(id).lag(false)
+	}
+}
+
 func underLoad(c *testCluster, r *rand.Rand) {
 	c.create("a", 2, []int32{1, 2, 3})
 	c.appendFirst("a")
@@ -64,42 +104,7 @@ func underLoad(c *testCluster, r *rand.Rand) {
 		})
 	}
 	for range 25 {
-		id := int32(1 + r.IntN(3))
-		if leader := c.meta("a", 0).Leader; leader != controller.NoLeader && r.IntN(3) > 0 {
-			id = leader
-		}
-		switch r.IntN(5) {
-		case 4: // ended and started again
-			c.broker(id).stop()
-			time.Sleep(time.Duration(r.IntN(500)) * time.Millisecond)
-			c.fence(id)
-			time.Sleep(time.Duration(r.IntN(1000)) * time.Millisecond)
-			c.broker(id).start()
-		case 0: // a short cut that nobody notices
-			c.links(id, false)
-			time.Sleep(time.Duration(r.IntN(1500)) * time.Millisecond)
-			c.links(id, true)
-		case 1: // cut off from all, and replaced
-			c.links(id, false)
-			c.broker(id).isolate(true)
-			time.Sleep(500 * time.Millisecond)
-			c.fence(id)
-			time.Sleep(time.Duration(r.IntN(2000)) * time.Millisecond)
-			c.links(id, true)
-			c.broker(id).isolate(false)
-			c.unfence(id)
-		case 2: // cut off from the controller alone
-			c.broker(id).isolate(true)
-			time.Sleep(time.Second)
-			c.fence(id)
-			time.Sleep(time.Duration(r.IntN(1000)) * time.Millisecond)
-			c.broker(id).isolate(false)
-			c.unfence(id)
-		case 3: // deaf to metadata for a while
-			c.broker(id).lag(true)
-			time.Sleep(time.Duration(r.IntN(1000)) * time.Millisecond)
-			c.broker(id).lag(false)
-		}
+		c.somethingGoesWrong(r)
 		time.Sleep(time.Duration(r.IntN(3000)) * time.Millisecond)
 	}
 	cancel()

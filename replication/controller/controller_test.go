@@ -192,6 +192,21 @@ func TestManyEntriesAreSnapshotAtTheEnd(t *testing.T) {
 	}
 }
 
+// dirOfFiftyTopics is the directory of a controller that has ended.
+func dirOfFiftyTopics(t *testing.T) string {
+	t.Helper()
+	dir := t.TempDir()
+	c := open(t, Config{Dir: dir, NodeID: 1})
+	start(t, c)
+	for i := range 50 {
+		create(t, c, fmt.Sprint("t", i), 20)
+	}
+	if err := c.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
 // K9 and S11: whatever is wrong with the directory, it is said, and no new
 // cluster is made in its place.
 func TestK9_ADamagedDirectoryIsNeverANewCluster(t *testing.T) {
@@ -214,15 +229,7 @@ func TestK9_ADamagedDirectoryIsNeverANewCluster(t *testing.T) {
 	remove := func(name string) func(string) error {
 		return func(p string) error { return os.Remove(filepath.Join(p, name)) }
 	}
-	base := t.TempDir()
-	c := open(t, Config{Dir: base, NodeID: 1})
-	start(t, c)
-	for i := range 50 {
-		create(t, c, fmt.Sprint("t", i), 20)
-	}
-	if err := c.Close(); err != nil {
-		t.Fatal(err)
-	}
+	base := dirOfFiftyTopics(t)
 	info, err := os.Stat(filepath.Join(base, db))
 	if err != nil {
 		t.Fatal(err)
@@ -266,6 +273,11 @@ func TestK9_ADamagedDirectoryIsNeverANewCluster(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestK9_APartOfTheDirectoryIsLost, or it is the directory of another node.
+func TestK9_APartOfTheDirectoryIsLost(t *testing.T) {
+	base := dirOfFiftyTopics(t)
 	compacted := func(dir string) error {
 		store, err := (&raftDir{path: dir}).openStore()
 		if err != nil {

@@ -7,7 +7,7 @@ import (
 	"highwater/replication/wire"
 )
 
-func TestHighWatermark(t *testing.T) {
+func TestR25_HighWatermark(t *testing.T) {
 	t.Run("R25: over the ISR, and only what was heard in this epoch", func(t *testing.T) {
 		l := newLead(t, nil)
 		l.grow(5)
@@ -44,6 +44,9 @@ func TestHighWatermark(t *testing.T) {
 		l := newLead(t, func(m *Meta) { m.ISR, m.MinInSync = []int32{1}, 1 })
 		l.wantHW(10)
 	})
+}
+
+func TestR26_HighWatermarkOverChangesOfTheSet(t *testing.T) {
 	t.Run("R26: an expansion counts from when it is sent", func(t *testing.T) {
 		l := newLead(t, func(m *Meta) { m.ISR = []int32{1, 2} })
 		l.fetch(2, 10)
@@ -69,6 +72,9 @@ func TestHighWatermark(t *testing.T) {
 		l.Decided(c, Committed, m)
 		l.wantHW(10)
 	})
+}
+
+func TestR29_HighWatermarkWaitsForWhoIsAboutToJoin(t *testing.T) {
 	t.Run("R29: it waits for who is about to join, not for long", func(t *testing.T) {
 		l := newLead(t, func(m *Meta) { m.ISR = []int32{1, 2} })
 		l.fetch(2, 10)
