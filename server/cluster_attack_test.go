@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -39,6 +40,7 @@ func propose(t *testing.T, c *client, clusterID, kind string, command controller
 // the leader stays in the set, the set is never empty, and the partition writable.
 // HIGHWATER_H49_SECONDS sets how long (default 5).
 func TestH49_BadInSyncProposals(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t, 3)
 	c.topic("orders", 2, 3, "min.insync.replicas", "2")
 	l := startLoad(c, "orders", 2, 3, "-1", nil)
@@ -63,25 +65,9 @@ func TestH49_BadInSyncProposals(t *testing.T) {
 				followers = append(followers, wire.Member{Broker: b, Epoch: e})
 			}
 		}
-		good := wire.AlterPartition{Topic: topic.ID, LeaderEpoch: v.LeaderEpoch, PartitionEpoch: debugPartition(t, c, c.nodes[v.Leader-1], "orders", 0).PartitionEpoch}
-		bad := func(change func(a *wire.AlterPartition)) wire.AlterPartition {
-			a := good
-			a.ISR = append([]wire.Member{leader}, followers...)
-			change(&a)
-			return a
-		}
-		for name, a := range map[string]wire.AlterPartition{
-			"empty":             bad(func(a *wire.AlterPartition) { a.ISR = nil }),
-			"no leader":         bad(func(a *wire.AlterPartition) { a.ISR = followers }),
-			"unknown broker":    bad(func(a *wire.AlterPartition) { a.ISR = append(a.ISR, wire.Member{Broker: 77, Epoch: 1}) }),
-			"twice the leader":  bad(func(a *wire.AlterPartition) { a.ISR = []wire.Member{leader, leader} }),
-			"old life":          bad(func(a *wire.AlterPartition) { a.ISR[1].Epoch-- }),
-			"old leader epoch":  bad(func(a *wire.AlterPartition) { a.LeaderEpoch-- }),
-			"old partition":     bad(func(a *wire.AlterPartition) { a.PartitionEpoch-- }),
-			"epoch to come":     bad(func(a *wire.AlterPartition) { a.LeaderEpoch += 10 }),
-			"unknown topic":     bad(func(a *wire.AlterPartition) { a.Topic = uuid.New() }),
-			"unknown partition": bad(func(a *wire.AlterPartition) { a.Partition = 99 }),
-		} {
+		good := wire.AlterPartition{Topic: topic.ID, LeaderEpoch: v.LeaderEpoch, PartitionEpoch: debugPartition(t, c, c.nodes[v.Leader-1], "orders", 0).PartitionEpoch,
+			ISR: append([]wire.Member{leader}, followers...)}
+		for name, a := range badProposals(good) {
 			answer := propose(t, cc, id, "alter_partitions", &controller.AlterPartitions{Broker: v.Leader, Epoch: leader.Epoch, Changes: []wire.AlterPartition{a}}, "")
 			attacks++
 			if answer.Code != wire.OK { // not the controller any more: nothing was judged
@@ -99,7 +85,8 @@ func TestH49_BadInSyncProposals(t *testing.T) {
 			"former life":      {Broker: v.Leader, Epoch: leader.Epoch - 1},
 			"a broker unknown": {Broker: 77, Epoch: 1},
 		} {
-			from.Changes = []wire.AlterPartition{bad(func(a *wire.AlterPartition) { a.ISR = a.ISR[:1] })}
+			from.Changes = []wire.AlterPartition{good}
+			from.Changes[0].ISR = good.ISR[:1]
 			answer := propose(t, cc, id, "alter_partitions", &from, "")
 			var results []wire.AlterResult
 			if answer.Code == wire.OK && len(answer.Error) == 0 && json.Unmarshal(answer.Result, &results) == nil && len(results) == 1 && results[0].Code == wire.OK {
@@ -126,6 +113,28 @@ func TestH49_BadInSyncProposals(t *testing.T) {
 		t.Error("no proposal was judged")
 	}
 	c.stopAll()
+}
+
+// badProposals are variants of a good one, whose set is all replicas, the leader first.
+func badProposals(good wire.AlterPartition) map[string]wire.AlterPartition {
+	bad := func(change func(a *wire.AlterPartition)) wire.AlterPartition {
+		a := good
+		a.ISR = slices.Clone(good.ISR)
+		change(&a)
+		return a
+	}
+	return map[string]wire.AlterPartition{
+		"empty":             bad(func(a *wire.AlterPartition) { a.ISR = nil }),
+		"no leader":         bad(func(a *wire.AlterPartition) { a.ISR = a.ISR[1:] }),
+		"unknown broker":    bad(func(a *wire.AlterPartition) { a.ISR = append(a.ISR, wire.Member{Broker: 77, Epoch: 1}) }),
+		"twice the leader":  bad(func(a *wire.AlterPartition) { a.ISR = []wire.Member{a.ISR[0], a.ISR[0]} }),
+		"old life":          bad(func(a *wire.AlterPartition) { a.ISR[1].Epoch-- }),
+		"old leader epoch":  bad(func(a *wire.AlterPartition) { a.LeaderEpoch-- }),
+		"old partition":     bad(func(a *wire.AlterPartition) { a.PartitionEpoch-- }),
+		"epoch to come":     bad(func(a *wire.AlterPartition) { a.LeaderEpoch += 10 }),
+		"unknown topic":     bad(func(a *wire.AlterPartition) { a.Topic = uuid.New() }),
+		"unknown partition": bad(func(a *wire.AlterPartition) { a.Partition = 99 }),
+	}
 }
 
 func containsID(ids []int32, id int32) bool {
@@ -179,6 +188,7 @@ func brokerEpochs(t *testing.T, c *cluster) map[int32]int64 {
 // dumps the process is served at all; a broker without the secret can't join; and the
 // secret is in no log.
 func TestH54_StrangersAreRefused(t *testing.T) {
+	t.Parallel()
 	const secret = "correct-horse-battery-staple"
 	file := secretFile(t, secret+"\n", 0o600)
 	c := newCluster(t, 3, "--cluster-secret-file="+file)

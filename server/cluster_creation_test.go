@@ -13,6 +13,7 @@ import (
 // made. What a broker had no time to put on its disk is not taken for lost: every
 // topic that the metadata has is led again, by itself.
 func TestR73_KilledWhileTopicsAreMade(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t, 3)
 	c.topic("orders", 1, 3)
 	for round := range number(t, "HIGHWATER_KILL_CREATING_ROUNDS", 2) {

@@ -92,6 +92,7 @@ func (c *cluster) wantSameBytes() {
 // TestF42_DamagedFollower: bits flipped and files lost while a follower was down
 // cost no record; it comes back, is made whole, and is in sync again (S6, S7, R73).
 func TestF42_DamagedFollower(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t, 3)
 	c.topic("orders", 1, 3, "min.insync.replicas", "2", "segment.bytes", "4096")
 	leader := c.leader("orders", 0)
@@ -128,6 +129,7 @@ func TestF42_DamagedFollower(t *testing.T) {
 // TestF42_DamagedLeader: a leader that meets a damaged record shows it to nobody and
 // passes over none; another one leads, and the damaged copy is made whole.
 func TestF42_DamagedLeader(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t, 3)
 	c.topic("orders", 1, 3, "min.insync.replicas", "2", "segment.bytes", "4096")
 	leader := c.leader("orders", 0)

@@ -75,6 +75,7 @@ func TestCluster_LeaderDrainsUnderLoad(t *testing.T) {
 // TestF40_RollingRestart: each broker in turn ends in order and comes back, under
 // load through all of them; no client sees an error (R74).
 func TestF40_RollingRestart(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t, 3)
 	c.topic("orders", 4, 3, "min.insync.replicas", "2")
 	l := startLoad(c, "orders", 4, 6, "-1", nil)
@@ -98,6 +99,7 @@ func TestF40_RollingRestart(t *testing.T) {
 // cluster comes back by itself, elects cleanly, and has all it acknowledged (R72).
 // HIGHWATER_KILL_ALL_ROUNDS sets how often.
 func TestF39_KillAll(t *testing.T) {
+	t.Parallel()
 	rounds := number(t, "HIGHWATER_KILL_ALL_ROUNDS", 2)
 	c := newCluster(t, 3)
 	c.topic("orders", 3, 3, "min.insync.replicas", "2")
@@ -128,6 +130,7 @@ func TestF39_KillAll(t *testing.T) {
 // leader is killed gets another. HIGHWATER_H48_ROUNDS sets how often,
 // HIGHWATER_H48_PAUSE the longest freeze in seconds.
 func TestH48_ControllerLeaderGoesAway(t *testing.T) {
+	t.Parallel()
 	rounds, longest := number(t, "HIGHWATER_H48_ROUNDS", 2), number(t, "HIGHWATER_H48_PAUSE", 4)
 	c := newCluster(t, 3)
 	c.topic("orders", 3, 3, "min.insync.replicas", "2")

@@ -30,6 +30,7 @@ func (m *node) mustEnd(t *testing.T, want string) {
 // TestCluster_FurtherBroker: a broker that joins isn't a voter, gets replicas of new
 // topics, and answers for those that it has none of.
 func TestCluster_FurtherBroker(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t, 3)
 	c.topic("old", 3, 3)
 	c.client(c.nodes[0]).must(t, 200, "POST", "/topics/old/partitions/0?acks=-1", "application/json", `{"records":[{"value":1}]}`)
@@ -55,6 +56,7 @@ func TestCluster_FurtherBroker(t *testing.T) {
 // again under its old flags; with --join it takes its own place, and its replicas
 // come back (F33, K9).
 func TestF71_WipedVoterIsReplaced(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t, 3)
 	c.topic("orders", 3, 3, "min.insync.replicas", "2")
 	l := startLoad(c, "orders", 3, 3, "-1", nil)
@@ -92,6 +94,7 @@ func TestF71_WipedVoterIsReplaced(t *testing.T) {
 // TestF53_TopicMadeAnewWhileDown: a broker that was down while a topic was deleted
 // and made again by the same name doesn't offer the old records (R84, R85).
 func TestF53_TopicMadeAnewWhileDown(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t, 3)
 	c.topic("orders", 1, 3, "min.insync.replicas", "2")
 	down := c.leader("orders", 0)
@@ -124,6 +127,7 @@ func TestF53_TopicMadeAnewWhileDown(t *testing.T) {
 
 // TestF36_DataDirectoriesSwapped: a broker refuses the directory of another one.
 func TestF36_DataDirectoriesSwapped(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t, 3)
 	c.topic("orders", 3, 3, "min.insync.replicas", "2")
 	a, b := c.nodes[1], c.nodes[2]
@@ -143,6 +147,7 @@ func TestF36_DataDirectoriesSwapped(t *testing.T) {
 // TestF37_BrokerOfAnotherCluster: a broker with the data of a former cluster at the
 // same addresses ends and says so, and the new cluster takes no notice of it.
 func TestF37_BrokerOfAnotherCluster(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t, 3)
 	c.topic("former", 1, 3)
 	c.stopAll()
@@ -168,6 +173,7 @@ func TestF37_BrokerOfAnotherCluster(t *testing.T) {
 // TestF34_TwoBrokersOfOneID: the second one ends at once and says why; the first
 // serves on (R67).
 func TestF34_TwoBrokersOfOneID(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t, 3)
 	c.topic("orders", 3, 3, "min.insync.replicas", "2")
 	double := &node{id: 2, dir: filepath.Join(t.TempDir(), "double"), address: fmt.Sprintf("127.0.0.1:%d", freePorts(t, 1)),
@@ -196,6 +202,7 @@ func TestF34_TwoBrokersOfOneID(t *testing.T) {
 // TestF33_VanishedPartition: a broker that comes back without a partition's files
 // isn't in sync, and isn't elected, until it has fetched them again (R73).
 func TestF33_VanishedPartition(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t, 3)
 	c.topic("orders", 1, 3, "min.insync.replicas", "2")
 	for range 10 {
@@ -237,6 +244,7 @@ func TestF33_VanishedPartition(t *testing.T) {
 // TestF35_ZombieBroker: a broker that stood still while another process took its
 // place ends as soon as it goes on, and says why (R68).
 func TestF35_ZombieBroker(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t, 3)
 	c.topic("orders", 3, 3, "min.insync.replicas", "2")
 	zombie := c.nodes[1]

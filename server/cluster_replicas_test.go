@@ -34,6 +34,7 @@ func refused(t *testing.T, c *client, code int, method, path, contentType, body 
 // the in-sync set, and acks=-1 is as fast as it was before (F20). When it goes on it
 // comes back by itself.
 func TestCluster_OneFollowerFrozen(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t, 3)
 	c.topic("orders", 1, 3, "min.insync.replicas", "2")
 	leader := c.leader("orders", 0)
@@ -65,6 +66,7 @@ func TestCluster_OneFollowerFrozen(t *testing.T) {
 // acks=-1 is refused before anything is written; acks=1 is taken and stays
 // invisible until enough replicas are back (R28, R54).
 func TestF17_TwoOfThreeFrozen(t *testing.T) {
+	t.Parallel()
 	// Five brokers, so that the quorum stands while the partition's replicas fall.
 	c := newCluster(t, 5)
 	c.topic("orders", 1, 3, "min.insync.replicas", "2")
@@ -113,6 +115,7 @@ func TestF17_TwoOfThreeFrozen(t *testing.T) {
 // whoever restarts, acks=-1 doesn't wait for it, and it is in the set again only
 // when it has all there is.
 func TestH47_InSyncSetSurvivesRestarts(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t, 3)
 	c.topic("orders", 1, 3, "min.insync.replicas", "1")
 	produce := func(m *node, value string) {
@@ -156,6 +159,7 @@ func TestH47_InSyncSetSurvivesRestarts(t *testing.T) {
 // TestCluster_AnyBrokerAnswersAnything: what a client may ask for, asked of each
 // broker in turn; the answers don't depend on it.
 func TestCluster_AnyBrokerAnswersAnything(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t, 3)
 	c.topic("one", 3, 1)
 	c.topic("all", 3, 3)
@@ -218,6 +222,7 @@ func TestCluster_AnyBrokerAnswersAnything(t *testing.T) {
 // TestCluster_ReadYourWritesThroughAnotherBroker: a topic that one broker has
 // created can be used through another at once, and partitions that it has added.
 func TestCluster_ReadYourWritesThroughAnotherBroker(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t, 3)
 	for i := range 12 {
 		a, b := c.client(c.nodes[i%3]), c.client(c.nodes[(i+1)%3])

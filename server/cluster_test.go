@@ -26,8 +26,8 @@ const (
 	testLag     = slowness * 1500 * time.Millisecond
 )
 
-// cluster is a set of brokers, each a real process. Tests of clusters are not
-// parallel: what they measure of one another would be the machine's load.
+// cluster is a set of brokers, each a real process. Tests that judge how long
+// something took are not parallel: what they measured would be the others' load.
 type cluster struct {
 	t      *testing.T
 	nodes  []*node // node with id i at i-1
@@ -338,24 +338,44 @@ func (m *node) logged(text string) (n int) {
 	return n
 }
 
-// freePorts finds n ports in a row that nobody listens on. Another process may
-// take one meanwhile, so they lie below the range that systems hand out themselves.
+// portBlock is how many ports a holder of a block has: its first one is the claim.
+const portBlock = 8
+
+// freePorts finds n ports in a row that nobody listens on, and that nobody else who
+// asks here gets before the test ends: brokers of theirs may be down at times.
+// Another process may take one meanwhile, so they lie below the range that systems
+// hand out themselves.
 func freePorts(t *testing.T, n int) (first int) {
 	t.Helper()
+	if n >= portBlock {
+		t.Fatalf("%d ports are too many", n)
+	}
+	listen := func(port int) net.Listener {
+		l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port))
+		if err != nil {
+			return nil // taken
+		}
+		return l
+	}
 	for range 1000 {
-		base := 12000 + rand.IntN(20000)
-		held := make([]net.Listener, 0, n)
-		for p := base; p < base+n; p++ {
-			if l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", p)); err == nil {
-				held = append(held, l)
+		base := 12000 + portBlock*rand.IntN(20000/portBlock)
+		claim := listen(base)
+		if claim == nil {
+			continue
+		}
+		free := true
+		for p := base + 1; p <= base+n; p++ {
+			if l := listen(p); l != nil {
+				_ = l.Close()
+			} else {
+				free = false
 			}
 		}
-		for _, l := range held {
-			_ = l.Close()
+		if free {
+			t.Cleanup(func() { _ = claim.Close() })
+			return base + 1
 		}
-		if len(held) == n {
-			return base
-		}
+		_ = claim.Close()
 	}
 	t.Fatal("no free ports")
 	return 0

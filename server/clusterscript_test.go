@@ -133,9 +133,11 @@ func TestClusterScript(t *testing.T) {
 // order, each page on a fresh copy of the tree and a cluster that its first block
 // starts and its last one ends. The pages' ports stand for others.
 func TestClusterPages(t *testing.T) {
+	t.Parallel()
 	skipSlowRace(t)
 	for _, page := range []string{"README.md", "docs/OPERATIONS.md", "docs/REPLICATION.md"} {
 		t.Run(page, func(t *testing.T) {
+			t.Parallel()
 			tree := copyTree(t)
 			all := blocks(t, filepath.Join(tree, page))
 			all = slices.DeleteFunc(all, func(b block) bool { return !b.is("sh", "cluster") })
