@@ -75,7 +75,6 @@ func TestCluster_LeaderDrainsUnderLoad(t *testing.T) {
 // TestF40_RollingRestart: each broker in turn ends in order and comes back, under
 // load through all of them; no client sees an error (R74).
 func TestF40_RollingRestart(t *testing.T) {
-	t.Parallel()
 	c := newCluster(t, 3)
 	c.topic("orders", 4, 3, "min.insync.replicas", "2")
 	l := startLoad(c, "orders", 4, 6, "-1", nil)

@@ -13,7 +13,6 @@ import (
 // other; the new version is in use only once all speak it, and from then on nobody
 // comes back who doesn't (R100).
 func TestF67_RollingUpgrade(t *testing.T) {
-	t.Parallel()
 	c := newCluster(t, 3)
 	c.topic("orders", 3, 3, "min.insync.replicas", "2")
 	finalize := func() (refused bool) {
