@@ -191,7 +191,7 @@ const (
 // describe sets the headers that tell where the partition and the reader are.
 func (a *api) describe(h http.Header, rd *reader, c *cursor, res *replication.FetchResult, q *readQuery) {
 	h["Highwater-Next-Offset"] = []string{strconv.FormatInt(c.next, 10)}
-	h["Highwater-High-Watermark"] = []string{strconv.FormatInt(res.HighWatermark, 10)}
+	h["Highwater-High-Watermark"] = []string{strconv.FormatInt(c.high, 10)}
 	h["Highwater-Log-Start-Offset"] = []string{strconv.FormatInt(res.LogStartOffset, 10)}
 	epoch := res.LeaderEpoch
 	if b := c.epoch; b >= 0 {

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"net/http/httptest"
 	"strconv"
 	"strings"
 	"testing"
@@ -454,5 +455,32 @@ func TestPollEndsAtShutdownAndDeletion(t *testing.T) {
 	b.drain()
 	if a := (<-done).want(200); string(a.body) != "[]\n" || a.header.Get("Highwater-Next-Offset") != "0" {
 		t.Errorf("got %s", a.body)
+	}
+}
+
+// TestV8_TheEndIsNeverBeforeWhatIsGiven: a read that was answered in two steps, the
+// second by a leader that is new or stale and knows of a lower high watermark, tells
+// the higher one: it gives records up to there.
+func TestV8_TheEndIsNeverBeforeWhatIsGiven(t *testing.T) {
+	b := startBroker(t)
+	b.topic("t", 1)
+	b.append("t", 0, `{"records":[{"value":1},{"value":2}]}`)
+	a := &api{cfg: Config{Broker: b.broker}}
+	r := httptest.NewRequest(http.MethodGet, "/topics/t/partitions/0/records", nil)
+	q := &readQuery{}
+	rd, err := a.newReader(r, "t", q)
+	if err != nil {
+		t.Fatal(err)
+	}
+	rd.add(position{0, 0}, -1)
+	res, err := rd.fetch(t.Context(), &rd.cursors[0], 1<<20)
+	if err != nil || res.HighWatermark != 2 {
+		t.Fatal(res.HighWatermark, err)
+	}
+	res.HighWatermark = 1 // as a later read from a leader that knows less
+	h := http.Header{}
+	a.describe(h, rd, &rd.cursors[0], &res, q)
+	if got := h.Get("Highwater-High-Watermark"); got != "2" {
+		t.Errorf("Highwater-High-Watermark %s, want 2", got)
 	}
 }

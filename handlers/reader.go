@@ -38,7 +38,10 @@ type cursor struct {
 	position
 	// epoch is the leader epoch of the last record read, -1 before there is one.
 	// A log that was cut below that record is noticed by it (KIP-320).
-	epoch    int32
+	epoch int32
+	// high is the highest high watermark that was seen: a later read of one answer may
+	// come from a stale leader, which knows of a lower one.
+	high     int64
 	renderer *recordRenderer
 }
 
@@ -132,6 +135,7 @@ func (rd *reader) fetch(ctx context.Context, c *cursor, maxBytes int) (replicati
 	}
 	res, err := rd.api.cfg.Broker.Fetch(ctx, req)
 	rd.stale = rd.stale || res.Stale
+	c.high = max(c.high, res.HighWatermark)
 	if err == nil && len(res.Data) > 0 {
 		err = rd.check()
 	}

@@ -107,12 +107,28 @@ func (g *gate) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	_, _ = w.Write(body)
 }
 
+// leastPatience is what even a request that doesn't want to wait is given: most
+// starts are over by then.
+const leastPatience = 500 * time.Millisecond
+
+// ownPatience is how long a request says that it may take: a produce by timeout_ms,
+// a read or a poll by timeout.
+func ownPatience(r *http.Request) time.Duration {
+	query := r.URL.Query()
+	for _, name := range [...]string{"timeout_ms", "timeout"} {
+		if ms, err := strconv.ParseUint(query.Get(name), 10, 31); err == nil {
+			return max(time.Duration(ms)*time.Millisecond, leastPatience)
+		}
+	}
+	return startPatience
+}
+
 // wait returns when the start ends, one way or the other, or takes too long for
 // the request.
 func (g *gate) wait(r *http.Request) {
 	var late <-chan time.Time // never, for a stream
 	if !wantsEvents(r) {
-		timer := time.NewTimer(g.patience)
+		timer := time.NewTimer(min(g.patience, ownPatience(r)))
 		defer timer.Stop()
 		late = timer.C
 	}

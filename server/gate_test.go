@@ -5,6 +5,8 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"testing"
+	"testing/synctest"
+	"time"
 )
 
 // TestGate: a starting broker is alive, not ready, and says to come back.
@@ -84,6 +86,28 @@ func TestGateHoldsRequests(t *testing.T) {
 		if got := <-code; got != want {
 			t.Errorf("drained %v: %d, want %d", drained, got, want)
 		}
+	}
+}
+
+// TestGateHoldsNobodyLongerThanAsked: a start that doesn't end, for want of a quorum,
+// is told within the request's own time (V15).
+func TestGateHoldsNobodyLongerThanAsked(t *testing.T) {
+	for query, want := range map[string]time.Duration{
+		"":                             startPatience,
+		"?acks=-1":                     startPatience,
+		"?acks=-1&timeout_ms=1531":     1531 * time.Millisecond,
+		"?timeout=3000":                3 * time.Second,
+		"?timeout=0":                   leastPatience,
+		"?timeout=soon":                startPatience,
+		"?timeout_ms=4000000000000000": startPatience,
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			began, w := time.Now(), httptest.NewRecorder()
+			newGate().ServeHTTP(w, httptest.NewRequest("POST", "/topics/a"+query, nil))
+			if took := time.Since(began); w.Code != http.StatusServiceUnavailable || took != want {
+				t.Errorf("%q: %d after %v, want 503 after %v", query, w.Code, took, want)
+			}
+		})
 	}
 }
 
