@@ -168,8 +168,11 @@ func (s *session) collect(b *Broker, req *wire.FetchRequest, buf *[]byte, final 
 		}
 		n := len(answer.Batches)
 		bytes += n
-		if n > 0 && n <= cap(*buf)-used {
+		switch {
+		case n <= cap(*buf)-used:
 			used += n
+		case cap(answer.Batches) > cap(*buf): // it has memory of its own: the next answer is likely to be as large
+			*buf, used = answer.Batches[:0], n
 		}
 		hard = hard || kind == hardNews
 		w.armed = kind == softNews
@@ -181,9 +184,6 @@ func (s *session) collect(b *Broker, req *wire.FetchRequest, buf *[]byte, final 
 	}
 	for i, w := range told {
 		w.toldHighWatermark, w.toldLogStart = answers[i].HighWatermark, answers[i].LogStart
-	}
-	if bytes > cap(*buf) { // the next answer is likely to be as large
-		*buf = make([]byte, 0, bytes+bytes/4)
 	}
 	return answers, false
 }

@@ -31,6 +31,9 @@ const (
 	// a connection that is being closed.
 	idleConns   = 64
 	idleTimeout = 30 * time.Second
+	// maxJoinedBytes is the size up to which a request is copied into one piece: a
+	// second write costs more, and another wake-up of the peer.
+	maxJoinedBytes = 16 << 10
 	// firstRead is how much is allocated for an answer at once. More comes as its
 	// bytes do: a length is only a promise.
 	firstRead = 1 << 20
@@ -157,16 +160,28 @@ func (c *Client) Call(ctx context.Context, url, path string, wait time.Duration,
 // request is a POST of the message. Its body can be had again: a request of which
 // not a byte was written may go over another connection.
 func (c *Client) request(ctx context.Context, url, path string, in wire.Message) (*http.Request, error) {
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, strings.TrimSuffix(url, "/")+wire.PathPrefix+path, nil)
+	frame, payload := wire.AppendFrame(nil, in), in.Payload()
+	length := len(frame)
+	for _, p := range payload {
+		length += len(p)
+	}
+	var whole io.Reader // in one piece: net/http sends that together with the header
+	if length <= maxJoinedBytes {
+		for _, p := range payload {
+			frame = append(frame, p...)
+		}
+		whole = bytes.NewReader(frame)
+	}
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, strings.TrimSuffix(url, "/")+wire.PathPrefix+path, whole)
 	if err != nil {
 		return nil, err
 	}
-	pieces := append([][]byte{wire.AppendFrame(nil, in)}, in.Payload()...)
-	for _, p := range pieces {
-		req.ContentLength += int64(len(p))
+	if whole == nil {
+		pieces := append([][]byte{frame}, payload...)
+		req.ContentLength = int64(length)
+		req.GetBody = func() (io.ReadCloser, error) { return &body{pieces: pieces}, nil }
+		req.Body = &body{pieces: pieces}
 	}
-	req.GetBody = func() (io.ReadCloser, error) { return &body{pieces: pieces}, nil }
-	req.Body = &body{pieces: pieces}
 	req.Header["Content-Type"] = contentType
 	c.sign(req.Header)
 	return req, nil
