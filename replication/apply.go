@@ -21,10 +21,12 @@ type applying struct {
 // merge them.
 const syncConcurrency = 32
 
-// apply takes an answer over (R16-R18): records are staged in all logs, then each
-// log is written and fsynced, all at once; then high watermarks and log starts.
-func (f *fetcher) apply(resp *wire.FetchResponse) {
-	began := time.Now()
+// stage begins to take an answer over (R16-R18): records are staged in all logs;
+// commit is to follow. readAhead allows to have the next records of a log that is
+// far behind on their way while these go to the disk: more tells that there are
+// some to ask for now, before commit. Far behind is a log of which the answer has as
+// much as fits, and not all.
+func (f *fetcher) stage(resp *wire.FetchResponse, readAhead bool) (more bool) {
 	f.applied = f.applied[:0]
 	for i := range resp.Partitions {
 		answer := &resp.Partitions[i]
@@ -32,11 +34,23 @@ func (f *fetcher) apply(resp *wire.FetchResponse) {
 		if w == nil {
 			continue
 		}
-		f.applyOne(w, answer)
+		staged := f.applyOne(w, answer)
+		if staged && readAhead && len(answer.Batches) >= int(f.b.cfg.FetchPartitionBytes)/2 && w.step.staged.EndOffset < answer.LeaderEnd {
+			w.ahead, w.failures, w.retryAt = true, 0, time.Time{}
+			f.makeDue(w)
+			more = true
+		}
 	}
+	return more
+}
+
+// commit writes and fsyncs each log that stage staged records in, all at once; then
+// come high watermarks and log starts.
+func (f *fetcher) commit() {
 	if len(f.applied) == 0 {
 		return
 	}
+	began := time.Now()
 	forEach(len(f.applied), syncConcurrency, func(i int) {
 		step := &f.applied[i].step
 		step.err = f.applied[i].p.log.Sync(step.staged)
@@ -48,27 +62,27 @@ func (f *fetcher) apply(resp *wire.FetchResponse) {
 }
 
 // applyOne decides about one partition's part of the answer and does all of it but
-// the write and fsync of records.
-func (f *fetcher) applyOne(w *following, answer *wire.FetchedPartition) {
+// the write and fsync of records; staged: there are some.
+func (f *fetcher) applyOne(w *following, answer *wire.FetchedPartition) (staged bool) {
 	p := w.p
 	if w.low {
 		f.saidLess(w)
-		return
+		return false
 	}
 	if answer.Code == wire.OK && answer.Diverging == nil && len(answer.Batches) > 0 {
 		f.align(w, answer)
 	}
-	d, staged, done, err := p.stageFetched(f, w, answer)
+	d, receipt, done, err := p.stageFetched(f, w, answer)
 	if d.Step == replica.Append {
 		p.leaderEnd.Store(answer.LeaderEnd)
 	}
-	w.step = applying{staged: staged, decision: d, done: done}
+	w.step = applying{staged: receipt, decision: d, done: done}
 	switch {
 	case err != nil:
 		f.refused(w, err)
 	case d.Step == replica.Append && len(answer.Batches) > 0:
 		f.applied = append(f.applied, w)
-		return
+		return true
 	case d.Step == replica.Append:
 		p.followed(min(d.HighWatermark, p.log.DurableEnd()))
 		f.raiseStart(w)
@@ -83,6 +97,7 @@ func (f *fetcher) applyOne(w *following, answer *wire.FetchedPartition) {
 		f.backOff(w)
 	}
 	p.applied(done)
+	return false
 }
 
 // stageFetched decides what becomes of an answer and begins it, in one with the
@@ -92,7 +107,7 @@ func (p *Partition) stageFetched(f *fetcher, w *following, answer *wire.FetchedP
 	defer p.mu.Unlock()
 	now := replica.Now{LeaderEpoch: p.leaderEpoch, Assigned: p.fetcher == f && w.epoch == p.leaderEpoch && p.closed == nil,
 		End: p.log.WrittenEnd(), LogStart: p.log.StartOffset(), Epochs: epochsOf(p.log)}
-	d = replica.Decide(replica.Sent{LeaderEpoch: w.sent.LeaderEpoch, Offset: w.sent.Offset}, now, answer)
+	d = replica.Decide(replica.Sent{LeaderEpoch: w.sent.LeaderEpoch, Offset: w.sent.ReadFrom()}, now, answer)
 	if d.Step == replica.Drop || d.Step == replica.Wait {
 		return d, staged, nil, nil
 	}
@@ -120,13 +135,17 @@ func (p *Partition) applied(done chan struct{}) {
 // finish is what comes after the fsync.
 func (f *fetcher) finish(w *following) {
 	p, step := w.p, &w.step
+	asked := w.ahead
+	w.ahead = false
 	if step.err != nil {
 		f.refused(w, step.err)
 	} else {
 		p.followed(min(step.decision.HighWatermark, p.log.DurableEnd()))
 		f.raiseStart(w)
 		w.failures, w.retryAt = 0, time.Time{}
-		f.makeDue(w)
+		if !asked {
+			f.makeDue(w)
+		}
 	}
 	p.applied(step.done)
 }

@@ -43,6 +43,9 @@ type Config struct {
 	SessionTimeout time.Duration
 	// LagMax is replica.lag.time.max; 0: 10 s.
 	LagMax time.Duration
+	// FetchPartitionBytes is how much of one partition a follower asks for at once, a
+	// whole batch at least (replica.fetch.max.bytes); 0: 4 MiB.
+	FetchPartitionBytes int32
 	// Fsync is the store's mode; it decides what an answer may say was proved.
 	Fsync storage.Fsync
 }
@@ -93,6 +96,9 @@ type Broker struct {
 func New(cfg Config) *Broker {
 	if cfg.LagMax == 0 {
 		cfg.LagMax = defaultLagMax
+	}
+	if cfg.FetchPartitionBytes == 0 {
+		cfg.FetchPartitionBytes = defaultFetchPartitionBytes
 	}
 	if cfg.SessionTimeout == 0 {
 		cfg.SessionTimeout = defaultSessionTimeout

@@ -252,21 +252,24 @@ func TestF8_AnAnswerOfAnEpochThatIsOverCutsNothing(t *testing.T) {
 		p.mu.Lock()
 		p.leaderEpoch = 1 // a newer leader
 		p.mu.Unlock()
-		f.apply(cut)
+		f.stage(cut, true)
+		f.commit()
 		if got := m.contents("a", 0); len(got) != 1 {
 			t.Errorf("R37: cut to %q by a former leader", got)
 		}
 		p.mu.Lock()
 		p.leaderEpoch, p.fetcher = 0, own // another fetcher's by now
 		p.mu.Unlock()
-		f.apply(cut)
+		f.stage(cut, true)
+		f.commit()
 		if got := m.contents("a", 0); len(got) != 1 {
 			t.Errorf("R16: cut to %q by an answer to another fetcher", got)
 		}
 		p.mu.Lock()
 		p.fetcher = f
 		p.mu.Unlock()
-		f.apply(cut)
+		f.stage(cut, true)
+		f.commit()
 		if got := m.contents("a", 0); len(got) != 0 {
 			t.Errorf("an answer that counts left %q", got)
 		}

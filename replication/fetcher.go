@@ -23,9 +23,9 @@ const (
 	// maxFetchBytes bounds the records of one answer, and so the memory of a
 	// fetcher: some tens of milliseconds of a disk's sequential writing.
 	maxFetchBytes = 8 << 20
-	// maxFetchPartitionBytes keeps one partition from filling the answer while
+	// defaultFetchPartitionBytes keeps one partition from filling the answer while
 	// others wait.
-	maxFetchPartitionBytes = 4 << 20
+	defaultFetchPartitionBytes = 4 << 20
 	// minBackoff and maxBackoff bound the pause after an error, of a partition or of
 	// a whole fetch; it doubles from one to the next.
 	minBackoff = 20 * time.Millisecond
@@ -136,8 +136,9 @@ type following struct {
 	failures int
 	retryAt  time.Time // not to be named before; zero: at once
 
-	low  bool // what was sent is less than the log holds: it is damaged
-	step applying
+	low   bool // what was sent is less than the log holds: it is damaged
+	ahead bool // between stage and commit: what comes after the staged records is asked for already
+	step  applying
 }
 
 func newFetcher(b *Broker, leader int32) *fetcher {
@@ -173,16 +174,11 @@ func (f *fetcher) run(ctx context.Context) {
 		case cur == nil:
 			cur = f.send(ctx, false)
 		case f.anyDue(time.Now()):
-			next := f.send(ctx, true)
-			if !f.settle(ctx, cur, next) {
-				next = nil
-			}
-			cur = next
+			cur = f.settle(ctx, cur, f.send(ctx, true))
 		default:
 			select {
 			case <-cur.done:
-				f.settle(ctx, cur, nil)
-				cur = nil
+				cur = f.settle(ctx, cur, nil)
 			case <-f.wake:
 			case <-ctx.Done():
 			}
@@ -299,7 +295,7 @@ func (f *fetcher) request(now time.Time) *wire.FetchRequest {
 func (f *fetcher) flush(list []*following) {
 	var dirty []*following
 	for _, w := range list {
-		if w.isDue && w.p.log.StagedEnd() != w.p.log.DurableEnd() {
+		if w.isDue && !w.ahead && w.p.log.StagedEnd() != w.p.log.DurableEnd() {
 			dirty = append(dirty, w)
 		}
 	}
@@ -308,22 +304,29 @@ func (f *fetcher) flush(list []*following) {
 	}
 }
 
-// position fills in where a partition's log stands; all of it is durable then.
-// false: it can't be said.
+// position fills in where a partition's log stands; all of it is durable then, but
+// for what is being read ahead of. false: it can't be said.
 func (f *fetcher) position(w *following) bool {
+	log := w.p.log
+	if w.ahead {
+		end := log.DurableEnd()
+		w.sent.Offset, w.sent.LastEpoch, w.sent.LogStart, w.sent.From = end, epochBelow(log, end), log.StartOffset(), w.step.staged.EndOffset
+		w.ahead = len(log.Damage()) == 0 // else commit has it named anew
+		return w.ahead
+	}
 	if w.sent, w.low = f.low(w); w.low {
 		if !f.cutDamage(w) {
 			return true
 		}
 		w.low = false
 	}
-	if err := w.p.log.Flush(); err != nil {
+	w.sent = wire.FetchPartition{TopicPartition: w.id, LeaderEpoch: w.epoch, MaxBytes: f.b.cfg.FetchPartitionBytes}
+	if err := log.Flush(); err != nil {
 		f.b.followFailed(w.p, err)
 		f.backOff(w)
 		return false
 	}
-	w.sent = wire.FetchPartition{TopicPartition: w.id, LeaderEpoch: w.epoch, Offset: w.p.log.DurableEnd(), LastEpoch: replica.LastEpoch(epochsOf(w.p.log)),
-		LogStart: w.p.log.StartOffset(), MaxBytes: maxFetchPartitionBytes}
+	w.sent.Offset, w.sent.LastEpoch, w.sent.LogStart = log.DurableEnd(), replica.LastEpoch(epochsOf(log)), log.StartOffset()
 	return true
 }
 
@@ -366,10 +369,10 @@ func (c *poll) end() {
 
 func (c *poll) failed() bool { return c.err != nil || c.resp.Code != wire.OK }
 
-// settle waits for the answer to a request and applies it. next, if any, was sent
-// behind it, so that the leader ends it; when one of them fails the other one is
-// given up, and the session with it.
-func (f *fetcher) settle(ctx context.Context, c, next *poll) bool {
+// settle waits for the answer to a request, applies it, and returns the request that
+// is under way then, if any. next, if any, was sent behind it, so that the leader
+// ends it; when one of them fails the other one is given up, and the session with it.
+func (f *fetcher) settle(ctx context.Context, c, next *poll) *poll {
 	if next != nil {
 		select {
 		case <-c.done:
@@ -377,7 +380,7 @@ func (f *fetcher) settle(ctx context.Context, c, next *poll) bool {
 			if next.failed() {
 				c.end()
 				f.failed(ctx, next)
-				return false
+				return nil
 			}
 		}
 	}
@@ -385,15 +388,18 @@ func (f *fetcher) settle(ctx context.Context, c, next *poll) bool {
 	c.cancel()
 	if !c.failed() {
 		f.failures = 0
-		f.apply(c.resp)
+		if f.stage(c.resp, next == nil) {
+			next = f.send(ctx, false)
+		}
+		f.commit()
 		f.trim(c)
-		return true
+		return next
 	}
 	if next != nil {
 		next.end()
 	}
 	f.failed(ctx, c)
-	return false
+	return nil
 }
 
 // trim lets memory of large answers go when they have been small for a while.

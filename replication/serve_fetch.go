@@ -200,9 +200,9 @@ func (b *Broker) look(w *watch, maxBytes int, buf []byte) (wire.FetchedPartition
 	}
 	answer := wire.FetchedPartition{TopicPartition: at.TopicPartition, LeaderEpoch: at.LeaderEpoch, Leader: b.cfg.NodeID,
 		HighWatermark: p.hw.Load(), LogStart: p.wantedStart(), LeaderEnd: p.log.WrittenEnd()}
-	if at.Offset < answer.LeaderEnd {
-		r, err := p.log.Read(at.Offset, answer.LeaderEnd, max(maxBytes, 1), buf)
-		end := at.Offset
+	if from := at.ReadFrom(); from < answer.LeaderEnd {
+		r, err := p.log.Read(from, answer.LeaderEnd, max(maxBytes, 1), buf)
+		end := from
 		if len(r.Data) > 0 {
 			end = nextOffset(r.Data)
 		}

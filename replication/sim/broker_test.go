@@ -150,7 +150,7 @@ func (p *process) serve() error {
 		return err
 	}
 	b := replication.New(replication.Config{NodeID: id, URL: urlOf(id), Store: p.store, Controller: p.ctl, Peers: p.peers, Forward: p.peers,
-		SessionTimeout: sessionTimeout, LagMax: lagMax, Logger: p.log, Fsync: storage.FsyncCommit})
+		SessionTimeout: sessionTimeout, LagMax: lagMax, FetchPartitionBytes: p.m.c.fetchBytes, Logger: p.log, Fsync: storage.FsyncCommit})
 	p.mu.Lock()
 	p.broker = b
 	p.mu.Unlock()

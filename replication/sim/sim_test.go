@@ -32,6 +32,7 @@ type cluster struct {
 	rng        *rand.Rand // the nemesis'
 	began      time.Time
 	partitions int
+	fetchBytes int32 // a follower's bound; 1: it reads ahead whenever it misses two batches
 	net        *network
 	members    []*member
 	history    *history
@@ -90,7 +91,7 @@ func (c *cluster) learn(s *controller.State) {
 
 // run is one seed, inside a bubble.
 func run(seed uint64, raftDirs []string) *cluster {
-	c := &cluster{seed: seed, rng: rand.New(rand.NewPCG(seed, 1)), began: time.Now(), partitions: 2,
+	c := &cluster{seed: seed, rng: rand.New(rand.NewPCG(seed, 1)), began: time.Now(), partitions: 2, fetchBytes: int32(seed % 2),
 		net: newNetwork(rand.New(rand.NewPCG(seed, 2))), logs: &logs{counts: map[string]int{}}}
 	c.history = newHistory(c.partitions)
 	for i, dir := range raftDirs {

@@ -24,7 +24,7 @@ import (
 // The payload of a response is the batches of its partitions, one after the other.
 
 const (
-	requestPartitionBytes = 16 + 4 + 4 + 8 + 4 + 8 + 4
+	requestPartitionBytes = 16 + 4 + 4 + 8 + 8 + 4 + 8 + 4
 	topicPartitionBytes   = 16 + 4
 	// leastResponsePartitionBytes is one without a code and divergence.
 	leastResponsePartitionBytes = 16 + 4 + 1 + 4 + 4 + 8 + 8 + 8 + 1 + 4
@@ -61,6 +61,7 @@ func (r *FetchRequest) AppendHead(dst []byte) []byte {
 		dst = appendTopicPartition(dst, p.TopicPartition)
 		dst = be.AppendUint32(dst, uint32(p.LeaderEpoch))
 		dst = be.AppendUint64(dst, uint64(p.Offset))
+		dst = be.AppendUint64(dst, uint64(p.From))
 		dst = be.AppendUint32(dst, uint32(p.LastEpoch))
 		dst = be.AppendUint64(dst, uint64(p.LogStart))
 		dst = be.AppendUint32(dst, uint32(p.MaxBytes))
@@ -98,7 +99,7 @@ func (r *FetchRequest) Decode(head, payload []byte) error {
 	if n := d.count(requestPartitionBytes); n > 0 {
 		r.Partitions = make([]FetchPartition, n)
 		for i := range r.Partitions {
-			r.Partitions[i] = FetchPartition{TopicPartition: d.topicPartition(), LeaderEpoch: d.i32(), Offset: d.i64(),
+			r.Partitions[i] = FetchPartition{TopicPartition: d.topicPartition(), LeaderEpoch: d.i32(), Offset: d.i64(), From: d.i64(),
 				LastEpoch: d.i32(), LogStart: d.i64(), MaxBytes: d.i32()}
 		}
 	}

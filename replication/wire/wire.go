@@ -81,10 +81,17 @@ type FetchPartition struct {
 	TopicPartition
 	LeaderEpoch int32 // the follower's current one
 	Offset      int64 // its durable log end offset
-	LastEpoch   int32 // leader epoch of its last batch, or of its last epoch entry if newer; -1: empty log
-	LogStart    int64
-	MaxBytes    int32
+	// From is where the records begin that it asks for, when that isn't Offset but
+	// beyond: what lies between came from this leader in this leader epoch, and is
+	// still on its way to the follower's disk. Only Offset acknowledges anything.
+	From      int64
+	LastEpoch int32 // leader epoch of its last batch, or of its last epoch entry if newer; -1: empty log
+	LogStart  int64
+	MaxBytes  int32
 }
+
+// ReadFrom is the offset at which the answer's records begin.
+func (p *FetchPartition) ReadFrom() int64 { return max(p.Offset, p.From) }
 
 // FetchResponse answers a FetchRequest. Partitions without news are left out.
 type FetchResponse struct {

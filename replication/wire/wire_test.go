@@ -19,7 +19,7 @@ var (
 func fetchRequest() *FetchRequest {
 	return &FetchRequest{Version: 1, ClusterID: "c1", Replica: 2, BrokerEpoch: 3, Fetcher: 4, Seq: 5, Full: true, MetadataIndex: 6,
 		MaxWaitMs: 500, MinBytes: 1, MaxBytes: 1 << 20,
-		Partitions: []FetchPartition{{TopicPartition: TopicPartition{idA, 7}, LeaderEpoch: 8, Offset: 9, LastEpoch: -1, LogStart: 1, MaxBytes: 1 << 16}},
+		Partitions: []FetchPartition{{TopicPartition: TopicPartition{idA, 7}, LeaderEpoch: 8, Offset: 9, From: 12, LastEpoch: -1, LogStart: 1, MaxBytes: 1 << 16}},
 		Forgotten:  []TopicPartition{{idB, 10}}}
 }
 
@@ -40,7 +40,7 @@ func TestGoldenFetches(t *testing.T) {
 	}{
 		{"request", fetchRequest(), `
 			0001 01 02 6331 00000002 0000000000000003 00000004 0000000000000005 0000000000000006 000001f4 00000001 00100000
-			00000001 00112233445566778899aabbccddeeff 00000007 00000008 0000000000000009 ffffffff 0000000000000001 00010000
+			00000001 00112233445566778899aabbccddeeff 00000007 00000008 0000000000000009 000000000000000c ffffffff 0000000000000001 00010000
 			00000001 ffeeddccbbaa99887766554433221100 0000000a`},
 		{"response", fetchResponse(), `
 			0001 00 00000004
