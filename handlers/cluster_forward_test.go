@@ -120,6 +120,22 @@ func TestTopicsThroughAnyBroker(t *testing.T) {
 	}
 }
 
+// Once one broker has answered that a topic is gone, no other one finds it there
+// when it is to be made anew, and what is changed is the new one.
+func TestADeletionIsKnownToAnyBroker(t *testing.T) {
+	c := startCluster(t)
+	for i := range 9 { // two of three aren't the quorum's leader, and hear of it a moment later
+		a, b := c.node(int32(1+i%3)), c.node(int32(1+(i+1)%3))
+		name := fmt.Sprintf("t%d", i)
+		c.create(name, 1)
+		a.do(http.MethodDelete, "/topics/"+name, nil).want(204)
+		b.do(http.MethodPut, "/topics/"+name, `{"partitions":2}`, ofType(typeJSON)).want(201)
+		a.do(http.MethodPatch, "/topics/"+name, `{"partitions":3}`, ofType(typeJSON)).want(200)
+		b.do(http.MethodDelete, "/topics/"+name, nil).want(204)
+		a.do(http.MethodPut, "/topics/"+name, `{"partitions":3}`, ofType(typeJSON)).want(201)
+	}
+}
+
 // The leadership moves again and again under a produce and tails through other
 // brokers: the tails have every record once and in order, over all the leader
 // epochs, and every record that was acknowledged (R51, R96).

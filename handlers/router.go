@@ -106,19 +106,22 @@ func (a *api) serveRoute(x *exchange, r *http.Request, rt *route) error {
 			return err
 		}
 	}
-	a.hearOf(r)
+	a.hearOf(r, rt)
 	return rt.handle(x, r)
 }
 
 // hearOf sees to it that this broker knows of a topic that another one has created,
-// or given more partitions: who was answered there may ask here at once.
-func (a *api) hearOf(r *http.Request) {
+// or given more partitions: who was answered there may ask here at once. Who is to
+// change the topic must also know that another one has deleted it, or made it anew:
+// else a PUT of a topic that is gone would find it there.
+func (a *api) hearOf(r *http.Request, rt *route) {
 	name := pathSegment(r, "topic")
 	if name == "" {
 		return
 	}
+	changes := rt.method == http.MethodPut || rt.method == http.MethodPatch || rt.method == http.MethodDelete
 	t, ok := a.cfg.Broker.State().Topic(name)
-	if ok {
+	if ok && !changes {
 		if num, err := strconv.Atoi(pathSegment(r, "partition")); err != nil || num < len(t.Partitions) {
 			return
 		}
