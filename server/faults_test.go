@@ -129,3 +129,31 @@ func TestF49_HungFsync(t *testing.T) {
 	}
 	b.stop()
 }
+
+// TestS5_StopAndStartOnAFullDisk: without room for anything, SIGTERM ends the process
+// in order all the same, a start says what to do, and nothing is lost.
+func TestS5_StopAndStartOnAFullDisk(t *testing.T) {
+	t.Parallel()
+	dir, control := t.TempDir(), filepath.Join(t.TempDir(), "faults")
+	b := start(t, dir, "--disk-faults="+control, "--disk-reserve=0")
+	c := newClient(t, b.url)
+	c.must(t, 201, "PUT", "/topics/t", "", "")
+	c.must(t, 200, "POST", "/topics/t?acks=-1", "application/json", `{"records":[{"value":0}]}`)
+	setFaults(t, control, "no-space")
+	c.must(t, 507, "POST", "/topics/t?acks=-1", "application/json", `{"records":[{"value":"no"}]}`)
+	b.stop()
+	if !strings.Contains(b.output(), "the end of this run could not be noted") {
+		t.Errorf("the stop met no full disk:\n%s", b.output())
+	}
+	full := launch(t, dir, "--disk-faults="+control, "--disk-reserve=0")
+	if code := full.exit(); code != exitFailed || !strings.Contains(full.output(), "free some space") {
+		t.Errorf("start on a full disk: exit code %d\n%s", code, full.output())
+	}
+	setFaults(t, control, "")
+	b = start(t, dir)
+	c = newClient(t, b.url)
+	if next := c.read(t, "t", 0, 0, func(*stored) {}); next != 1 {
+		t.Errorf("%d records, want 1", next)
+	}
+	b.stop()
+}

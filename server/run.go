@@ -2,10 +2,15 @@ package main
 
 import (
 	"context"
+	"errors"
+	"fmt"
+	"syscall"
 	"time"
 
 	"github.com/rs/zerolog"
 	"golang.org/x/sync/errgroup"
+
+	"highwater/storage"
 )
 
 // drainTime is how long in-flight requests get at shutdown. The process promises
@@ -40,7 +45,7 @@ func run(signals context.Context, cfg *config, log zerolog.Logger) error {
 	defer cancelStart()
 	defer context.AfterFunc(failed, cancelStart)()
 
-	startErr := p.start(startCtx, failed, loops)
+	startErr := withAdvice(p.start(startCtx, failed, loops))
 	if startErr == nil {
 		select {
 		case <-signals.Done():
@@ -58,6 +63,14 @@ func run(signals context.Context, cfg *config, log zerolog.Logger) error {
 	}
 	stopErr := p.stop(grace, func() error { stopLoops(); return loops.Wait() })
 	return firstOf(stopErr.loops, startErr, stopErr.closing)
+}
+
+// withAdvice says what to do about a disk too full to start on.
+func withAdvice(err error) error {
+	if errors.Is(err, storage.ErrDiskNearlyFull) || errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) {
+		return fmt.Errorf("%w: the disk is full, and so is what --disk-reserve keeps for a start: free some space on it, then start again; nothing is lost", err)
+	}
+	return err
 }
 
 // firstOf is the cause; what follows from it would only hide it.

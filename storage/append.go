@@ -209,10 +209,10 @@ func (l *Log) publish(w *roundWriter, groups []group, r *round, err error) (dura
 	for _, g := range groups[:w.whole] {
 		l.written = g.end
 	}
-	if w.saveMeta && !w.final {
+	if w.saveMeta && w.indexKnows && !w.final {
 		l.epochPending = false
 	}
-	if !w.final && r != nil {
+	if w.indexKnows && !w.final && r != nil {
 		l.unsettled = false
 	}
 	for _, g := range groups {

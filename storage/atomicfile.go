@@ -6,14 +6,6 @@ import (
 	"os"
 )
 
-// wrap puts the room's prefix before an error of the file system.
-func wrap(err error) error {
-	if err == nil {
-		return nil
-	}
-	return fmt.Errorf("storage: %w", err)
-}
-
 // syncDir makes the directory's entries durable.
 func syncDir(dir string) error { return syncFile(dir) }
 

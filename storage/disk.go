@@ -1,11 +1,9 @@
 package storage
 
 import (
-	"errors"
 	"path/filepath"
 	"sync"
 	"sync/atomic"
-	"syscall"
 	"time"
 
 	"github.com/rs/zerolog"
@@ -121,8 +119,3 @@ func (d *disk) chunk() *[chunkBytes]byte { return d.chunks.Get().(*[chunkBytes]b
 
 // nowMs is the broker's clock in ms.
 func (d *disk) nowMs() int64 { return d.now().UnixMilli() }
-
-// isDiskFull: the error says that there was no room, not that the disk is broken (S5).
-func isDiskFull(err error) bool {
-	return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT)
-}

@@ -141,7 +141,7 @@ func (s *Store) SetBrokerEpoch(epoch int64) {
 	}
 	changed := s.identity
 	changed.Unproven, changed.Forgetful = false, false
-	if err := changed.write(s.opts.FS, s.opts.Dir); err != nil {
+	if err := s.writeIdentity(changed); err != nil {
 		s.opts.Logger.Warn().Err(err).Str("file", identityFileName).Msg("not written; the next start counts as one without proof")
 		return
 	}
@@ -154,7 +154,8 @@ const failedFileName = "disk-failed"
 // noteFailure leaves a mark for the next start, if the disk still can.
 func (s *Store) noteFailure() {
 	cause := fmt.Appendf(nil, "%s %v\n", s.opts.Now().UTC().Format("2006-01-02T15:04:05Z"), s.Failure())
-	if err := vfs.WriteFile(s.opts.FS, filepath.Join(s.opts.Dir, failedFileName), cause); err != nil {
+	err := withSpace(s.guard.outOfSpace, func() error { return vfs.WriteFile(s.opts.FS, filepath.Join(s.opts.Dir, failedFileName), cause) })
+	if err != nil {
 		s.opts.Logger.Warn().Err(err).Msg("the disk's failure could not be noted")
 	}
 }

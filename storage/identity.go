@@ -160,11 +160,16 @@ func (s *Store) SetIdentity(clusterID string, nodeID int32) error {
 	if changed == s.identity {
 		return nil
 	}
-	if err := changed.write(s.opts.FS, s.opts.Dir); err != nil {
+	if err := s.writeIdentity(changed); err != nil {
 		return err
 	}
 	s.identity = changed
 	return nil
+}
+
+// writeIdentity makes id what the file says, on a full disk in the ballast's place.
+func (s *Store) writeIdentity(id identityFile) error {
+	return withSpace(s.guard.outOfSpace, func() error { return id.write(s.opts.FS, s.opts.Dir) })
 }
 
 // PreviousBrokerEpoch is the broker epoch that the last run noted before it closed

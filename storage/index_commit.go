@@ -41,7 +41,7 @@ func (ix *index) run(ctx context.Context) error {
 		case <-tick.C:
 		case <-ix.wake:
 		}
-		if err := ix.flush(); err != nil && !errors.Is(err, ErrClosed) {
+		if err := ix.flush(); err != nil && !errors.Is(err, ErrClosed) && !errors.Is(err, ErrDiskNearlyFull) {
 			return err
 		}
 	}
@@ -62,7 +62,8 @@ func (ix *index) flush() error {
 }
 
 // await returns when l is written: by this goroutine, if it gets the token first,
-// with all that was noted until then.
+// with all that was noted until then. ErrDiskNearlyFull: there is no room for it, and
+// it stays noted.
 func (ix *index) await(l *layer) error {
 	select {
 	case <-l.written:
@@ -70,47 +71,57 @@ func (ix *index) await(l *layer) error {
 	case <-ix.writing:
 	}
 	defer func() { ix.writing <- struct{}{} }()
-	select {
-	case <-l.written:
-	default:
-		ix.writeDirty()
+	for {
+		select {
+		case <-l.written:
+			return l.err
+		default:
+		}
+		if err := ix.writeOldest(); err != nil {
+			return err
+		}
 	}
-	return l.err
 }
 
-// writeDirty writes the dirty layer. The caller holds the token.
-func (ix *index) writeDirty() {
+// writeOldest writes the layer that found no room before, if there is one, and else
+// the dirty one. The caller holds the token.
+func (ix *index) writeOldest() error {
 	ix.mu.Lock()
-	l, err := ix.dirty, ix.err
+	err := ix.err
 	if err == nil && ix.closed {
 		err = ErrClosed
 	}
-	ix.inWrite, ix.dirty = l, newLayer()
+	if err != nil {
+		ix.mu.Unlock()
+		return err
+	}
+	if ix.inWrite == nil {
+		ix.inWrite, ix.dirty = ix.dirty, newLayer()
+	}
+	l := ix.inWrite
 	ix.mu.Unlock()
 
-	if err == nil {
-		began := time.Now()
-		if err = ix.write(l); outOfSpace(err) {
-			ix.outOfSpace()
-			err = ix.write(l)
-		}
-		if err != nil {
-			err = &FailedError{Cause: fmt.Errorf("index: %w", err)}
-		} else {
-			ix.onWrite(time.Since(began))
-		}
-	}
-
+	began := time.Now()
+	err = withSpace(ix.outOfSpace, func() error { return ix.write(l) })
 	ix.mu.Lock()
-	if err == nil {
+	switch {
+	case err == nil:
 		ix.inWrite = nil
 		ix.commits++
-	} else if ix.err == nil && !errors.Is(err, ErrClosed) {
+	case outOfSpace(err): // who waits hears of it, and the next write begins with it
+		err = ErrDiskNearlyFull
+		ix.inWrite = &layer{logs: l.logs, entries: l.entries, written: make(chan struct{})}
+	default:
+		err = &FailedError{Cause: fmt.Errorf("index: %w", err)}
 		ix.err = err // look-ups still find the layer in inWrite
 	}
 	ix.mu.Unlock()
+	if err == nil {
+		ix.onWrite(time.Since(began))
+	}
 	l.err = err
 	close(l.written)
+	return err
 }
 
 // write brings l into the file, in one transaction unless it deletes very much.

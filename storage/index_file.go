@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"syscall"
 	"time"
 
 	"github.com/rs/zerolog"
@@ -187,5 +186,5 @@ func (ix *index) setGeneration(generation uint64, last bool) error {
 // was promised and nothing on disk is in doubt.
 func outOfSpace(err error) bool {
 	var write *os.PathError
-	return errors.As(err, &write) && (errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT))
+	return errors.As(err, &write) && isDiskFull(err)
 }

@@ -48,7 +48,9 @@ func lockDir(dir string) (*os.File, error) {
 		return nil, locked
 	}
 	if err == nil {
-		err = nameHolder(f)
+		if err = nameHolder(f); isDiskFull(err) {
+			err = nil // it is for a message only
+		}
 	}
 	if err != nil {
 		_ = f.Close() // the first error counts

@@ -162,7 +162,9 @@ func (ix *memIndex) flush() error {
 		return nil
 	}
 	if ix.save != nil {
-		if err := ix.save(next); err != nil {
+		if err := ix.save(next); isDiskFull(err) {
+			return ErrDiskNearlyFull // it stays noted
+		} else if err != nil {
 			return err
 		}
 	}

@@ -55,8 +55,10 @@ func (ix *memStoreIndex) write(logs map[PartitionID]*memIndexed) error {
 	if err == nil {
 		err = vfs.WriteFile(ix.fs, ix.path, appendMemIndex(nil, ix.generation, logs))
 	}
-	if err != nil {
+	if err != nil && !isDiskFull(err) {
 		return &FailedError{Cause: fmt.Errorf("index: %w", err)}
+	} else if err != nil {
+		return err
 	}
 	ix.onWrite(time.Since(began))
 	return nil

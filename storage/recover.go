@@ -46,10 +46,10 @@ func (l *Log) recover() error {
 	found, err := l.findSegments()
 	existed := !errors.Is(err, iofs.ErrNotExist)
 	if !existed {
-		err = l.disk.fs.Mkdir(l.dir)
+		err = withSpace(l.disk.outOfSpace, func() error { return l.disk.fs.Mkdir(l.dir) })
 	}
 	if err != nil {
-		return fmt.Errorf("storage: %w", err)
+		return wrap(err)
 	}
 	l.dirSynced = len(found) > 0
 	r.meta, r.known = l.disk.index.meta(l.id)
@@ -82,11 +82,11 @@ func (l *Log) recover() error {
 			next = found[i+1].base
 		}
 		if err := r.segment(found[i], next); err != nil {
-			return fmt.Errorf("storage: recovery of %s: %w", filepath.Join(l.id.String(), segmentName(found[i].base)), err)
+			return wrap(fmt.Errorf("recovery of %s: %w", filepath.Join(l.id.String(), segmentName(found[i].base)), err))
 		}
 	}
 	if err := r.finish(); err != nil {
-		return fmt.Errorf("storage: recovery of %s: %w", l.id, err)
+		return wrap(fmt.Errorf("recovery of %s: %w", l.id, err))
 	}
 	return nil
 }
@@ -404,20 +404,18 @@ func (r *recovery) finish() error {
 			r.next = max(r.meta.Start, 0)
 		}
 		r.lost(stretch{from: r.next, to: r.floor, pos: size, end: size, reason: "offsets that were flushed are missing"}, base)
-		s, h, err := l.createSegment(r.floor)
+		s, err := l.beginEmpty(r.floor)
 		if err != nil {
 			return err
 		}
-		l.disk.files.release(h)
 		l.segments = append(l.segments, s)
 		r.next, changed = r.floor, true
 	case l.active() != nil && l.endsInDamage(l.active()):
 		// Appends go to a new file, not behind bytes that can't be read.
-		s, h, err := l.createSegment(r.next)
+		s, err := l.beginEmpty(r.next)
 		if err != nil {
 			return err
 		}
-		l.disk.files.release(h)
 		l.segments = append(l.segments, s)
 		changed = true
 	}
@@ -452,12 +450,14 @@ func (r *recovery) finishReset() error {
 	if err := l.removeNewestFirst(l.segments); err != nil {
 		return err
 	}
-	s, h, err := l.createSegment(r.floor)
-	if err != nil {
+	s, err := l.beginEmpty(r.floor)
+	if err != nil && !isDiskFull(err) {
 		return err
 	}
-	l.disk.files.release(h)
-	l.segments, l.damage, r.epochs, r.next = []*segment{s}, nil, nil, r.floor
+	l.segments, l.damage, r.epochs, r.next = nil, nil, nil, r.floor
+	if s != nil { // else there is no room, and the first append makes the file
+		l.segments = []*segment{s}
+	}
 	return nil
 }
 

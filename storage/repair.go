@@ -140,7 +140,7 @@ func (l *Log) mend(raw []byte, batches []Batch) error {
 		l.onDurable()
 	}
 	l.disk.logger.Warn().Stringer("partition", l.id).Int64("from_offset", from).Int64("to_offset", to).Bool("whole", last).Msg("damage mended")
-	return wrapFailed(l, l.disk.index.updateNow(l.id, l.describe))
+	return wrapFailed(l, l.tellIndex())
 }
 
 // reindex notes the entries of a mended segment again, and a time entry for each

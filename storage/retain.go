@@ -1,6 +1,9 @@
 package storage
 
-import "fmt"
+import (
+	"errors"
+	"fmt"
+)
 
 // AdvanceStart moves the log start to `to`, durably, and removes whole segments
 // below it. The caller has checked that `to` is at most the high watermark.
@@ -88,11 +91,13 @@ func (l *Log) advanceStart(to int64) (gone []*segment, err error) {
 		}
 	}
 	if all { // leave a file that holds nothing, so that the log's end isn't lost with the rest
-		if err := l.rollNow(); err != nil {
+		// On a full disk the last file stays, and what can go goes all the same.
+		if err := l.rollNow(); err != nil && !errors.Is(err, ErrDiskNearlyFull) {
 			return nil, err
 		}
 	}
 	l.mu.Lock()
+	start, segments, damage, epochs := l.start, l.segments, l.damage, l.epochs
 	l.start = to
 	n := 0
 	for n+1 < len(l.segments) && l.segments[n+1].base <= to {
@@ -103,7 +108,15 @@ func (l *Log) advanceStart(to int64) (gone []*segment, err error) {
 	l.trimDamage(to)
 	l.trimEpochs(to)
 	l.mu.Unlock()
-	if err := l.disk.index.updateNow(l.id, l.describe); err != nil {
+	err = l.disk.index.updateNow(l.id, l.describe)
+	switch {
+	case errors.Is(err, ErrDiskNearlyFull): // no file goes before the new start is durable
+		l.mu.Lock()
+		l.start, l.segments, l.damage, l.epochs = start, segments, damage, epochs
+		l.mu.Unlock()
+		l.disk.index.update(l.id, l.describe)
+		return nil, err
+	case err != nil:
 		return nil, l.fail(err)
 	}
 	return gone, nil
@@ -114,7 +127,7 @@ func (l *Log) rollNow() error {
 	l.mu.Lock()
 	w, base := newRoundWriter(l), l.written
 	l.mu.Unlock()
-	err := w.roll(base)
+	err := withSpace(l.disk.outOfSpace, func() error { return w.roll(base) })
 	if err != nil && (w.final || !isRefusal(err)) {
 		return l.fail(w.abandon(err))
 	}
@@ -139,7 +152,7 @@ func (l *Log) Retain(highWatermark int64) (int64, error) {
 		to, roll := l.retainable(highWatermark, l.disk.nowMs())
 		l.mu.Unlock()
 		if roll {
-			if err := l.rollNow(); err != nil {
+			if err := l.rollNow(); err != nil && !errors.Is(err, ErrDiskNearlyFull) {
 				return nil, err
 			}
 		}

@@ -1,6 +1,7 @@
 package storage
 
 import (
+	"errors"
 	"fmt"
 	"path/filepath"
 	"time"
@@ -18,6 +19,7 @@ type roundWriter struct {
 	cfg            LogConfig
 	saveMeta       bool  // an epoch must be durable before its first byte is written (R49)
 	settle         bool  // what the index was told of the log must be
+	indexKnows     bool  // both are done
 	maxTimestamp   int64 // of the log
 	notedTimestamp int64
 
@@ -82,13 +84,14 @@ func (w *roundWriter) write(groups []group) error {
 	l := w.log
 	if w.saveMeta {
 		if err := l.disk.index.updateNow(l.id, l.describe); err != nil {
-			return w.abandon(err)
+			return w.untold(err)
 		}
 	} else if w.settle {
 		if err := l.disk.index.settle(l.id); err != nil {
-			return w.abandon(err)
+			return w.untold(err)
 		}
 	}
+	w.indexKnows = true
 	for i := range groups {
 		g := &groups[i]
 		w.marks = append(w.marks, w.mark())
@@ -257,6 +260,14 @@ func (w *roundWriter) cut(m mark) error {
 	return nil
 }
 
+// untold: the index doesn't know what it must know before the first byte is written.
+func (w *roundWriter) untold(err error) error {
+	if errors.Is(err, ErrDiskNearlyFull) {
+		return err // nothing is to take back
+	}
+	return w.abandon(err)
+}
+
 // abandon publishes nothing: the log has failed.
 func (w *roundWriter) abandon(err error) error {
 	w.final, w.whole, w.touched, w.offsets, w.times = true, 0, nil, nil, nil
@@ -315,7 +326,7 @@ func (w *roundWriter) told(err error) error {
 		return nil
 	case w.final:
 		return &FailedError{Cause: err}
-	case isDiskFull(err):
+	case foundNoRoom(err):
 		return ErrDiskNearlyFull
 	case isOutOfFiles(err):
 		return ErrTooManyFiles

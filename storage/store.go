@@ -208,7 +208,7 @@ func (s *Store) open() error {
 		return err
 	}
 	clean = clean && previous.IndexGeneration == identity.IndexGeneration
-	stored, rebuilt, err := s.openIndex(indexConfig{dir: dir, generation: identity.IndexGeneration, expected: len(logs) > 0,
+	stored, rebuilt, err := s.openIndexWithSpace(indexConfig{dir: dir, generation: identity.IndexGeneration, expected: len(logs) > 0,
 		clean: clean, log: s.opts.Logger, syncNames: func() error { return s.disk.syncNames() }, onWrite: s.indexWritten, outOfSpace: s.guard.outOfSpace})
 	if err != nil {
 		return err
@@ -236,7 +236,7 @@ func (s *Store) open() error {
 	if s.identity = identity; rebuilt && !identity.Forgetful {
 		// Before the new index counts as this directory's.
 		s.identity.Forgetful = true
-		if err := s.identity.write(fs, dir); err != nil {
+		if err := s.writeIdentity(s.identity); err != nil {
 			return err
 		}
 	}
@@ -244,6 +244,15 @@ func (s *Store) open() error {
 		return err
 	}
 	return wrap(vfs.RemoveFile(fs, failed)) // the identity has it now
+}
+
+// openIndexWithSpace is openIndex, which makes a new index if need be: also on a full disk.
+func (s *Store) openIndexWithSpace(cfg indexConfig) (stored uint64, rebuilt bool, err error) {
+	err = withSpace(s.guard.outOfSpace, func() (err error) {
+		stored, rebuilt, err = s.openIndex(cfg)
+		return err
+	})
+	return stored, rebuilt, err
 }
 
 // openIndex opens the index that suits the file system.
@@ -268,11 +277,11 @@ func (s *Store) raiseGeneration(stored uint64, last bool) error {
 	s.identityMu.Lock()
 	defer s.identityMu.Unlock()
 	next := max(s.identity.IndexGeneration, stored) + 1
-	if err := s.index.setGeneration(next, last); err != nil {
+	if err := withSpace(s.guard.outOfSpace, func() error { return s.index.setGeneration(next, last) }); err != nil {
 		return err
 	}
 	s.identity.IndexGeneration = next
-	return s.identity.write(s.opts.FS, s.opts.Dir)
+	return s.writeIdentity(s.identity)
 }
 
 // OpenLog opens a partition's log, making it if it is missing, and recovers it.
@@ -349,7 +358,9 @@ func (s *Store) opened(wait bool) []*Log {
 const maxParallelCloses = 8
 
 // Close flushes and closes everything; the store closes last of all rooms, after
-// Run has ended. If all of it is on disk then, the clean-shutdown marker says so.
+// Run has ended. If all of it is on disk then, the clean-shutdown marker says so. Where
+// a full disk leaves no room for that, not even the ballast's, nothing is lost, and the
+// next start takes this run for one that was killed: no error.
 func (s *Store) Close() error {
 	s.mu.Lock()
 	if s.closed {
@@ -374,20 +385,27 @@ func (s *Store) Close() error {
 		})
 	}
 	_ = closers.Wait() // the errors are in errs
-	if err := s.index.flush(); err != nil {
+	if err := s.closeCleanly(errors.Join(errs...) == nil && s.Failure() == nil); foundNoRoom(err) {
+		s.opts.Logger.Warn().Err(err).Msg("disk full: the end of this run could not be noted, the next start recovers the logs as after a kill")
+	} else {
 		errs = append(errs, err)
-	}
-	unclean := len(errs) > 0 || s.Failure() != nil
-	if !unclean {
-		errs = append(errs, s.raiseGeneration(0, true))
-	}
-	if err := s.index.close(); err != nil && !unclean {
-		errs = append(errs, err)
-	}
-	if errors.Join(errs...) == nil && !unclean {
-		marker := cleanFile{IndexGeneration: s.identity.IndexGeneration, BrokerEpoch: s.brokerEpoch.Load()}
-		errs = append(errs, marker.write(s.opts.FS, s.opts.Dir))
 	}
 	errs = append(errs, s.unlock())
 	return errors.Join(errs...)
+}
+
+// closeCleanly closes the index and, if the logs were closed in order, says so.
+func (s *Store) closeCleanly(clean bool) error {
+	err := s.index.flush()
+	if clean = clean && err == nil; clean {
+		err = s.raiseGeneration(0, true)
+	}
+	if closeErr := s.index.close(); err == nil && clean {
+		err = closeErr
+	}
+	if !clean || err != nil {
+		return err
+	}
+	marker := cleanFile{IndexGeneration: s.identity.IndexGeneration, BrokerEpoch: s.brokerEpoch.Load()}
+	return withSpace(s.guard.outOfSpace, func() error { return marker.write(s.opts.FS, s.opts.Dir) })
 }

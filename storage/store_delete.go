@@ -101,12 +101,12 @@ func (s *Store) renameMarked(id PartitionID, mark string) error {
 		if _, err := s.opts.FS.List(to); err == nil {
 			continue // an earlier one is still there
 		}
-		err := s.opts.FS.Rename(s.logDir(id), to)
+		err := withSpace(s.guard.outOfSpace, func() error { return s.opts.FS.Rename(s.logDir(id), to) })
 		if errors.Is(err, iofs.ErrNotExist) {
 			return nil
 		}
 		if err != nil {
-			return fmt.Errorf("storage: %w", err)
+			return wrap(err)
 		}
 		break
 	}
@@ -161,7 +161,8 @@ func (s *Store) removeDeleted(ctx context.Context) error {
 	if len(doomed) == 0 {
 		return nil
 	}
-	if err := s.index.flush(); err != nil {
+	// Where the index finds no room, entries may be left in it: removing makes some.
+	if err := s.index.flush(); err != nil && !errors.Is(err, ErrDiskNearlyFull) {
 		return err // and final, but that is for the index's own loop to say
 	}
 	var errs []error

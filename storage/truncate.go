@@ -31,9 +31,7 @@ func (l *Log) truncate(offset int64) error {
 		cut := l.cutEpochs(offset)
 		l.mu.Unlock()
 		if cut {
-			if err := l.disk.index.updateNow(l.id, l.describe); err != nil {
-				return l.fail(err)
-			}
+			return wrapFailed(l, l.tellIndex())
 		}
 		return nil
 	}
@@ -66,7 +64,7 @@ func (l *Log) truncate(offset int64) error {
 	l.mu.Unlock()
 
 	l.disk.index.truncate(l.id, end)
-	if err := l.disk.index.updateNow(l.id, l.describe); err != nil {
+	if err := l.tellIndex(); err != nil {
 		return l.fail(err)
 	}
 	if err := l.removeNewestFirst(gone); err != nil {
@@ -113,21 +111,22 @@ func (l *Log) reset(offset int64) error {
 	l.cursors = [4]cursor{}
 	l.mu.Unlock()
 	l.disk.index.truncate(l.id, 0)
-	if err := l.disk.index.updateNow(l.id, l.describe); err != nil {
+	if err := l.tellIndex(); err != nil {
 		return l.fail(err)
 	}
 	if err := l.removeNewestFirst(gone); err != nil {
 		return err
 	}
-	s, h, err := l.createSegment(offset)
-	if err != nil {
+	s, err := l.beginEmpty(offset)
+	if err != nil && !isDiskFull(err) {
 		return l.fail(fmt.Errorf("creating %s: %w", segmentName(offset), err))
 	}
-	l.disk.files.release(h)
 	l.mu.Lock()
-	l.segments, l.resetting = []*segment{s}, false
+	if l.resetting = false; s != nil { // else there is no room, and the first append makes the file
+		l.segments = []*segment{s}
+	}
 	l.mu.Unlock()
-	return wrapFailed(l, l.disk.index.updateNow(l.id, l.describe))
+	return wrapFailed(l, l.tellIndex())
 }
 
 // batchAt finds the begin of the batch that holds offset, which is below the log's end.
