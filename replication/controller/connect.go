@@ -99,11 +99,12 @@ func (c *Controller) keepJoining(ctx context.Context) error {
 	}
 	ticker := time.NewTicker(joinInterval)
 	defer ticker.Stop()
-	var refused time.Time
+	var refused, told time.Time
 	notice := time.Now().Add(joinNotice)
 	for {
 		if id, _ := c.leader(); id == NoLeader || !c.isMember() {
 			err := c.joinOnce(ctx)
+			told = c.unreached(err, told)
 			duplicate := (*DuplicateBrokerError)(nil)
 			switch {
 			case err == nil || ctx.Err() != nil:
@@ -122,6 +123,8 @@ func (c *Controller) keepJoining(ctx context.Context) error {
 				notice = time.Now().Add(foundingNotice)
 				c.cfg.Logger.Info().Err(err).Msg("waiting to be a member of the quorum")
 			}
+		} else {
+			told = time.Time{}
 		}
 		select {
 		case <-ctx.Done():
@@ -129,6 +132,23 @@ func (c *Controller) keepJoining(ctx context.Context) error {
 		case <-ticker.C:
 		}
 	}
+}
+
+// unreached says, once the quorum has long been told where this member is, that its
+// leader doesn't reach it there: nothing else would tell why this broker doesn't
+// start. err is that of the newest telling; told is when the first one of a row of
+// them was, and is returned.
+func (c *Controller) unreached(err error, told time.Time) time.Time {
+	switch {
+	case err != nil:
+		return time.Time{}
+	case told.IsZero():
+		return time.Now()
+	case time.Since(told) < foundingNotice:
+		return told
+	}
+	c.cfg.Logger.Warn().Str("url", c.cfg.URL).Msg("the metadata quorum knows of this broker, and its leader doesn't reach it at this URL: does it listen there (--listen, --advertise-url, --cluster)?")
+	return time.Now()
 }
 
 // isMember tells whether this member is in the quorum's newest configuration that
