@@ -29,6 +29,7 @@ type Mem struct {
 	mu      sync.Mutex          // guards everything below
 	names   map[string]*memFile // as programs see them; directories too
 	durable map[string]*memFile // as the disk has them
+	moved   [][2]string         // files that were renamed, from and to, and their directories not synced since
 	ops     int                 // operations that change something, so far
 	crashAt int                 // the operation that doesn't end; 0: none
 	crashed bool
@@ -153,6 +154,9 @@ func (f *Mem) Rename(from, to string) error {
 	}
 	delete(f.names, from)
 	f.names[to] = n
+	if !n.dir {
+		f.moved = append(f.moved, [2]string{from, to})
+	}
 	if n.dir {
 		for rest, in := range cut(f.names, from) {
 			f.names[to+rest] = in
@@ -212,6 +216,7 @@ func (f *Mem) SyncDir(name string) error {
 	if err := f.step("syncdir", name); err != nil {
 		return err
 	}
+	f.moved = slices.DeleteFunc(f.moved, func(m [2]string) bool { return filepath.Dir(m[0]) == name })
 	inside := map[*memFile]map[string]*memFile{} // directories that were renamed, or are gone
 	for path, n := range f.durable {
 		if filepath.Dir(path) == name && f.names[path] != n {

@@ -138,10 +138,17 @@ func (f *Mem) Crash(mode int) *Mem {
 	for p := range paths {
 		ordered = append(ordered, p)
 	}
-	sort.Strings(ordered) // parents first, and the same order for the same seed
+	sort.Strings(ordered)          // parents first, and the same order for the same seed
+	forgotten := map[string]bool{} // whether what happened to a name didn't reach the disk
+	for _, p := range ordered {
+		first := f.movedFrom(p)
+		if _, decided := forgotten[first]; f.names[p] != f.durable[p] && !decided {
+			forgotten[first] = mode == CrashDropsAll || mode != CrashKeepsAll && f.rng.IntN(2) == 0
+		}
+	}
 	for _, p := range ordered {
 		n := f.names[p]
-		if n != f.durable[p] && (mode == CrashDropsAll || mode != CrashKeepsAll && f.rng.IntN(2) == 0) {
+		if n != f.durable[p] && forgotten[f.movedFrom(p)] {
 			n = f.durable[p]
 		}
 		if n == nil || next.names[filepath.Dir(p)] == nil {
@@ -155,6 +162,22 @@ func (f *Mem) Crash(mode int) *Mem {
 		next.names[p], next.durable[p] = n, n
 	}
 	return next
+}
+
+// movedFrom is the same name for all that renames have connected: a rename reaches the
+// disk whole or not at all, as in every journalling file system.
+func (f *Mem) movedFrom(path string) string {
+	linked := []string{path}
+	for i := 0; i < len(linked); i++ {
+		for _, m := range f.moved {
+			for k, other := range []string{m[1], m[0]} {
+				if m[k] == linked[i] && !slices.Contains(linked, other) {
+					linked = append(linked, other)
+				}
+			}
+		}
+	}
+	return slices.Min(linked)
 }
 
 func (f *memFile) crash(mode int, rng *rand.Rand) *memFile {
