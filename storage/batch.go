@@ -54,6 +54,9 @@ const (
 const (
 	attrCompressionMask = 0x07
 	attrLogAppendTime   = 0x08
+	attrTransactional   = 0x10
+	attrControl         = 0x20
+	attrDeleteHorizon   = 0x40 // KIP-534: the base timestamp is the time from which on tombstones may go
 )
 
 // castagnoli is CRC-32C's table; it is read-only.
@@ -108,7 +111,7 @@ func (b Batch) check() error {
 	switch {
 	case b.BaseOffset() < 0:
 		return &CorruptError{Reason: fmt.Sprintf("negative base offset %d", b.BaseOffset())}
-	case b.RecordCount() < 1 || b.lastOffsetDelta() < b.RecordCount()-1:
+	case b.RecordCount() < 0 || b.lastOffsetDelta() < max(b.RecordCount()-1, 0):
 		return &CorruptError{Reason: fmt.Sprintf("%d records up to offset delta %d", b.RecordCount(), b.lastOffsetDelta())}
 	case b.BaseOffset() > maxInt64-int64(b.lastOffsetDelta())-1:
 		return &CorruptError{Reason: fmt.Sprintf("base offset %d overflows", b.BaseOffset())}
@@ -135,7 +138,10 @@ func (b Batch) NextOffset() int64 { return b.LastOffset() + 1 }
 // LeaderEpoch is the epoch of the leader that appended the batch.
 func (b Batch) LeaderEpoch() int32 { return int32(binary.BigEndian.Uint32(b[offLeaderEpoch:])) }
 
-// RecordCount is the number of records, at least 1.
+// Sparse tells that not every offset of the batch has a record: some were compacted away.
+func (b Batch) Sparse() bool { return b.RecordCount() <= b.lastOffsetDelta() }
+
+// RecordCount is the number of records; 0 only where compaction has left none.
 func (b Batch) RecordCount() int32 { return int32(binary.BigEndian.Uint32(b[offRecordCount:])) }
 
 // BaseTimestamp is the timestamp in ms from which records count theirs.
@@ -181,7 +187,7 @@ func (b Batch) stampAppendTime(ms int64) {
 // Records walks over the batch's records; see RecordIterator.
 func (b Batch) Records() (RecordIterator, error) {
 	body := []byte(b[BatchHeaderSize:])
-	if c := b.Compression(); c != CompressionNone {
+	if c := b.Compression(); c != CompressionNone && b.RecordCount() > 0 {
 		plain, err := c.decompress(body)
 		if err != nil {
 			return RecordIterator{}, &CorruptError{Reason: fmt.Sprintf("%s records: %v", c, err)}

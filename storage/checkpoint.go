@@ -34,7 +34,7 @@ func (l *Log) describe(m *logMeta) {
 	defer l.mu.Unlock()
 	m.Start, m.Flushed, m.HighWatermark = l.start, l.synced, l.hw
 	m.Epochs, m.Damage, m.Lossy = slices.Clone(l.epochs), slices.Clone(l.damage), l.lossReason != ""
-	m.Resetting = l.resetting
+	m.Resetting, m.Cleaned, m.Horizon = l.resetting, l.cleaned, l.horizon
 	m.Segments = make([]segmentMeta, 0, len(l.segments))
 	for _, s := range l.segments {
 		sm := s.meta()

@@ -1,6 +1,7 @@
 package storage
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -84,7 +85,7 @@ func (l *Log) examine(sec *section) {
 	l.mu.Unlock()
 
 	found, err := l.findDamage(sec, limit)
-	if err != nil {
+	if err != nil && !errors.Is(err, errSegmentGone) {
 		l.disk.logger.Error().Err(err).Stringer("partition", l.id).Msg("cannot examine a damaged segment")
 	}
 	l.mu.Lock()

@@ -54,6 +54,8 @@ type logIndex interface {
 	timeFloor(id PartitionID, ms int64) (timeEntry, bool)
 	addOffsets(id PartitionID, entries []indexEntry)
 	renoteOffsets(id PartitionID, entries []indexEntry)
+	// replaceOffsets drops the offset entries in [from, to) and notes these instead.
+	replaceOffsets(id PartitionID, from, to int64, entries []indexEntry)
 	addTimes(id PartitionID, entries []timeEntry)
 	truncate(id PartitionID, offset int64)
 	deleteBelow(id PartitionID, offset int64)

@@ -3,6 +3,7 @@ package storage
 import (
 	"errors"
 	"fmt"
+	iofs "io/fs"
 	"os"
 	"path/filepath"
 	"sync"
@@ -51,10 +52,17 @@ func newHandles(fs vfs.FS, most int, failed func(error)) *handles {
 	return c
 }
 
+// errSegmentGone: the segment was removed or replaced after it was looked up.
+var errSegmentGone = fmt.Errorf("storage: the segment is no longer part of the log: %w", iofs.ErrNotExist)
+
 // acquire opens the segment's file, or shares it. Each acquire needs a release.
 func (c *handles) acquire(dir string, s *segment) (*handle, error) {
 	c.mu.Lock()
 	h := s.handle
+	if h == nil && s.gone {
+		c.mu.Unlock()
+		return nil, errSegmentGone // its name may be another segment's by now
+	}
 	if h == nil {
 		h = &handle{segment: s}
 		s.handle = h

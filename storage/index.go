@@ -61,6 +61,8 @@ type logMeta struct {
 	Start         int64        // log start offset
 	Flushed       int64        // recovery point: everything below is fsynced
 	HighWatermark int64        // last checkpoint
+	Cleaned       int64        // below it the log was compacted
+	Horizon       int64        // ms, when the first tombstone below Cleaned may go; 0: unknown, or there is none
 	Epochs        []EpochEntry // ascending
 	Segments      []segmentMeta
 	Damage        []damage // ranges of offsets that are known to be unreadable
@@ -119,6 +121,7 @@ func (ix *index) meta(id PartitionID) (logMeta, bool) {
 // offsetFloor finds the entry with the largest Offset at or below offset.
 func (ix *index) offsetFloor(id PartitionID, offset int64) (best indexEntry, found bool) {
 	below := int64(0)
+	var over []*noted // the layers looked at
 	better := func(e indexEntry, ok bool) {
 		if ok && e.Offset >= below && (!found || e.Offset > best.Offset) {
 			best, found = e, true
@@ -130,8 +133,9 @@ func (ix *index) offsetFloor(id PartitionID, offset int64) (best indexEntry, fou
 		if n == nil {
 			continue
 		}
-		e, ok := n.offsetFloor(offset)
+		e, ok := floorBelow(over, offset, n.offsetFloor)
 		better(e, ok)
+		over = append(over, n)
 		if n.dropped || ok && !n.renoted { // else a lower layer may know a later entry
 			ix.mu.RUnlock()
 			return best, found
@@ -140,9 +144,26 @@ func (ix *index) offsetFloor(id PartitionID, offset int64) (best indexEntry, fou
 	}
 	ix.mu.RUnlock()
 	if offset >= below {
-		better(ix.storedOffsetFloor(id, offset))
+		better(floorBelow(over, offset, func(offset int64) (indexEntry, bool) { return ix.storedOffsetFloor(id, offset) }))
 	}
 	return best, found
+}
+
+// floorBelow is the last entry at or below offset of a layer, but for those that the
+// layers over it have cleared.
+func floorBelow(over []*noted, offset int64, floor func(offset int64) (indexEntry, bool)) (indexEntry, bool) {
+	for {
+		e, ok := floor(offset)
+		hidden := false
+		for _, n := range over {
+			if from, h := n.hides(e.Offset); ok && h && !hidden {
+				offset, hidden = from-1, true
+			}
+		}
+		if !hidden {
+			return e, ok
+		}
+	}
 }
 
 // timeFloor finds the last entry with MaxTimestamp below ms: a search for the
@@ -193,6 +214,15 @@ func (ix *index) renoteOffsets(id PartitionID, entries []indexEntry) {
 	n.offsets = slices.CompactFunc(all, func(a, b indexEntry) bool { return a.Offset == b.Offset })
 	n.renoted = true
 	ix.added(len(n.offsets) - before)
+}
+
+// replaceOffsets drops the offset entries in [from, to) and notes entries, ascending
+// by Offset, instead: a segment was written anew.
+func (ix *index) replaceOffsets(id PartitionID, from, to int64, entries []indexEntry) {
+	ix.mu.Lock()
+	ix.dirty.entries -= ix.dirty.note(id).clear(from, to)
+	ix.mu.Unlock()
+	ix.renoteOffsets(id, entries)
 }
 
 // addTimes notes entries, ascending by MaxTimestamp and Offset. It does no I/O

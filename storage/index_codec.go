@@ -139,7 +139,7 @@ func parseGeneration(value []byte) (uint64, error) {
 }
 
 const (
-	metaVersion = 1
+	metaVersion = 2
 	// flags
 	metaLossy     = 1
 	metaResetting = 2
@@ -147,8 +147,9 @@ const (
 
 // appendMeta encodes a log's meta:
 //
-//	version u8 1 (= 1) | flags u8 1 (bit 0: lossy, 1: resetting)
+//	version u8 1 (= 2) | flags u8 1 (bit 0: lossy, 1: resetting)
 //	start varint | flushed varint | high watermark varint
+//	cleaned varint | horizon varint
 //	epoch count uvarint   | { epoch varint | start offset varint }*
 //	segment count uvarint | { base - previous base varint | size varint |
 //	                          max timestamp varint | first append varint |
@@ -166,7 +167,7 @@ func appendMeta(dst, key []byte, m *logMeta) []byte {
 		flags |= metaResetting
 	}
 	dst = append(dst, metaVersion, flags)
-	dst = appendVarints(dst, m.Start, m.Flushed, m.HighWatermark)
+	dst = appendVarints(dst, m.Start, m.Flushed, m.HighWatermark, m.Cleaned, m.Horizon)
 	dst = binary.AppendUvarint(dst, uint64(len(m.Epochs)))
 	for _, e := range m.Epochs {
 		dst = appendVarints(dst, int64(e.Epoch), e.StartOffset)
@@ -192,7 +193,8 @@ func parseMeta(key, value []byte) (logMeta, error) {
 		return logMeta{}, errEntryDamaged
 	}
 	f := fields{rest: payload[2:]}
-	m := logMeta{Lossy: payload[1]&metaLossy != 0, Resetting: payload[1]&metaResetting != 0, Start: f.number(), Flushed: f.number(), HighWatermark: f.number()}
+	m := logMeta{Lossy: payload[1]&metaLossy != 0, Resetting: payload[1]&metaResetting != 0, Start: f.number(), Flushed: f.number(), HighWatermark: f.number(),
+		Cleaned: f.number(), Horizon: f.number()}
 	if n := f.count(2); n > 0 {
 		m.Epochs = make([]EpochEntry, n)
 		for i := range m.Epochs {

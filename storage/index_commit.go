@@ -215,6 +215,13 @@ func (w *indexWriter) delete(id PartitionID, n *noted) error {
 			return err
 		}
 	}
+	for _, s := range n.cleared {
+		end := appendOffsetKey(nil, id, s.to)
+		inside := func(k, _ []byte) bool { return bytes.Compare(k, end) < 0 }
+		if err := w.deleteForward(w.offset, prefix, appendOffsetKey(nil, id, s.from), inside); err != nil {
+			return err
+		}
+	}
 	if n.deletedBelow > 0 {
 		end := appendOffsetKey(nil, id, n.deletedBelow)
 		below := func(k, _ []byte) bool { return bytes.Compare(k, end) < 0 }

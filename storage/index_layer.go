@@ -20,16 +20,39 @@ type layer struct {
 }
 
 // noted is what a layer holds of one log. Applied to the state below it, in this
-// order: drop everything; drop entries at or above truncatedTo and those below
-// deletedBelow; add offsets and times; replace the meta.
+// order: drop everything; drop entries at or above truncatedTo, those below
+// deletedBelow and offsets in one of cleared; add offsets and times; replace the meta.
 type noted struct {
 	dropped      bool
 	truncatedTo  int64 // maxInt64: not truncated
 	deletedBelow int64 // 0: nothing deleted
+	cleared      []span
 	meta         *logMeta
 	offsets      []indexEntry // ascending by Offset
 	renoted      bool         // some of offsets may lie below entries of the layers below
 	times        []timeEntry  // ascending by MaxTimestamp and Offset
+}
+
+// span is a range of offsets [from, to).
+type span struct{ from, to int64 }
+
+// clear drops offset entries in [from, to) and returns how many.
+func (n *noted) clear(from, to int64) (dropped int) {
+	before := len(n.offsets)
+	n.offsets = slices.DeleteFunc(n.offsets, func(e indexEntry) bool { return from <= e.Offset && e.Offset < to })
+	n.cleared = append(n.cleared, span{from, to})
+	return before - len(n.offsets)
+}
+
+// hides tells whether entries of the layers below at offset were dropped, and from
+// where on.
+func (n *noted) hides(offset int64) (from int64, hidden bool) {
+	for _, s := range n.cleared {
+		if s.from <= offset && offset < s.to {
+			return s.from, true
+		}
+	}
+	return 0, false
 }
 
 func newLayer() *layer {

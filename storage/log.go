@@ -17,6 +17,12 @@ type LogConfig struct {
 	RetentionBytes int64         // -1 (or 0): no limit
 	RetentionAge   time.Duration // -1 (or 0): no limit
 	LogAppendTime  bool          // timestamps are the leader's append time
+	// Of compaction:
+	Compact          bool
+	MinDirtyRatio    float64       // compact when more than this part of the log is dirty
+	MinCompactionLag time.Duration // leave segments alone whose last append is younger
+	MaxCompactionLag time.Duration // compact what is older, whatever the ratio; 0: never because of that
+	DeleteRetention  time.Duration // keep tombstones that long after the compaction that first met them
 }
 
 // Log is one partition's log. Its ends, from left to right:
@@ -48,12 +54,16 @@ type LogConfig struct {
 //     comes later joins the next. A roll syncs the segment it closes itself, as the
 //     writer, so the syncer never needs any but the active one.
 //
-//   - The remover alone removes the files of segments below the log start, when
-//     they are no longer part of the log. It is taken before the writer.
+//   - The remover alone changes or removes the files of closed segments. It is taken
+//     before the writer.
+//
+//   - The cleaner alone compacts the log (compact.go). It is taken before the
+//     remover, whose role it needs for the moment in which a segment is replaced.
 //
 // Who needs writer and syncer takes the writer first. They publish what they did under Log.mu.
 // Readers hold neither: they look up segment and size under Log.mu and read below
-// that size, where bytes never change except by TruncateTo (see Log.cuts). The
+// that size, where bytes never change except by TruncateTo and Mend, and stay what
+// they are in a file that a compaction replaces (see Log.cuts). The
 // goroutines that a log starts are in bg, and close waits for them.
 //
 // onDurable is called by whoever moved the durable end, as the syncer or writer
@@ -78,7 +88,7 @@ type Log struct {
 	start    int64
 	written  int64
 	synced   int64 // fsynced, whatever the mode
-	cuts     int64 // counts truncations
+	cuts     int64 // counts what moves bytes that readers look for: truncations, replaced segments
 	closed   bool  // nothing can be staged or read any more
 	gone     bool  // nothing is written or synced any more
 	failed   *FailedError
@@ -106,6 +116,10 @@ type Log struct {
 	pausing   bool
 
 	remover role
+
+	cleaner role
+	cleaned int64 // below it the log was compacted
+	horizon int64 // ms, when the first of the tombstones below cleaned may go; 0: unknown, or there are none
 
 	epochs       []EpochEntry // ascending in both
 	unsettled    bool         // the index may not know the log as it is, durably

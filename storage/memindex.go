@@ -107,6 +107,15 @@ func (ix *memIndex) renoteOffsets(id PartitionID, entries []indexEntry) {
 	l.offsets = append(l.offsets, entries...)
 }
 
+func (ix *memIndex) replaceOffsets(id PartitionID, from, to int64, entries []indexEntry) {
+	ix.mu.Lock()
+	defer ix.mu.Unlock()
+	ix.changes.Add(1)
+	l := ix.log(id)
+	l.offsets = slices.DeleteFunc(l.offsets, func(e indexEntry) bool { return from <= e.Offset && e.Offset < to })
+	l.offsets = append(l.offsets, entries...)
+}
+
 func (ix *memIndex) addTimes(id PartitionID, entries []timeEntry) {
 	ix.mu.Lock()
 	defer ix.mu.Unlock()

@@ -74,8 +74,8 @@ func (l *Log) Read(offset, limit int64, maxBytes int, buf []byte) (ReadResult, e
 		learned := len(l.damage) > known
 		l.mu.Unlock()
 		switch {
-		case cut || moved && err != nil:
-			continue // the log was cut or a segment removed under the read: look again
+		case cut || moved && err != nil || errors.Is(err, errSegmentGone):
+			continue // the log was cut, or a segment removed or replaced under the read: look again
 		case learned && again && err != nil && len(res.Data) == 0:
 			continue // it was damage elsewhere that kept the batch from being found
 		case len(res.Data) > 0:
@@ -122,7 +122,7 @@ func (l *Log) section(offset int64, limit *int64, res *ReadResult) (section, err
 func (l *Log) readSection(sec *section, offset, limit int64, maxBytes int, res *ReadResult) (int64, error) {
 	h, err := l.disk.files.acquire(l.dir, sec.segment)
 	if err != nil {
-		if errors.Is(err, iofs.ErrNotExist) {
+		if errors.Is(err, iofs.ErrNotExist) && !errors.Is(err, errSegmentGone) {
 			return offset, l.corrupt(sec.segment, 0, "the segment's file is missing")
 		}
 		return offset, fmt.Errorf("storage: %w", err)
@@ -247,6 +247,10 @@ func (l *Log) locate(f vfs.File, sec *section, offset int64) (int64, error) {
 		l.examine(sec)
 		return 0, err
 	}
+	if l.mu.Lock(); l.cuts != sec.cuts {
+		hw.seen = nil // of a segment that was replaced
+	}
+	l.mu.Unlock()
 	if len(hw.seen) > 1 {
 		l.disk.index.renoteOffsets(l.id, hw.seen)
 	}

@@ -97,6 +97,13 @@ func (l *Log) findSegments() ([]foundSegment, error) {
 	if err != nil {
 		return nil, err
 	}
+	if changed, err := l.finishCompaction(entries); err != nil {
+		return nil, err
+	} else if changed {
+		if entries, err = l.disk.fs.List(l.dir); err != nil {
+			return nil, err
+		}
+	}
 	var found []foundSegment
 	var strange []string
 	for _, e := range entries {
@@ -422,6 +429,7 @@ func (r *recovery) finish() error {
 	l.damage = sortDamage(l.damage)
 	l.written, l.synced, l.stagedEnd = r.next, r.next, r.next
 	l.start = min(max(r.meta.Start, 0), r.next)
+	l.cleaned, l.horizon = min(max(r.meta.Cleaned, 0), r.next), r.meta.Horizon
 	if len(l.segments) > 0 {
 		if first := l.segments[0].base; len(l.damage) == 0 || l.damage[0].To != first {
 			l.start = max(l.start, first)

@@ -30,6 +30,27 @@ func (l *Log) reachable() []damage {
 	return slices.DeleteFunc(slices.Clone(l.damage), func(d damage) bool { return d.To <= l.start })
 }
 
+// SoundEnd is where DropDamage cuts the log; ok is false when nothing is damaged.
+func (l *Log) SoundEnd() (end int64, damaged bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	damage := l.reachable()
+	if len(damage) == 0 {
+		return l.written, false
+	}
+	return l.soundEnd(damage[0]), true
+}
+
+// soundEnd is where the log is cut for its first damage. A compacted log goes as a
+// whole: the leader may have lost tombstones by now whose records stand before the
+// damage. Call it under mu.
+func (l *Log) soundEnd(d damage) int64 {
+	if l.cfg.Compact || l.cleaned > l.start {
+		return l.start
+	}
+	return max(d.From, l.start)
+}
+
 // DropDamage cuts the log back, durably, to before its first damaged offset, so
 // that a follower fetches everything from there on again (S6, S7). It returns the
 // new end. Copies of what was damaged stay in quarantine/; what was sound behind it
@@ -47,9 +68,10 @@ func (l *Log) DropDamage() (end int64, err error) {
 			l.mu.Unlock()
 			return nil
 		}
-		from, base := max(damage[0].From, l.start), l.segments[0].base
+		from, base := l.soundEnd(damage[0]), l.segments[0].base
+		whole := from == l.start && from < damage[0].From
 		l.mu.Unlock()
-		if from < base { // no file is left that could be cut there
+		if from < base || whole { // no file is left that could be cut there
 			return l.reset(from)
 		}
 		return l.truncate(from)
@@ -67,6 +89,8 @@ func (l *Log) Mend(raw []byte) error {
 	if refusal != nil {
 		return refusal
 	}
+	l.take(&l.remover) // or a compaction would replace what is mended
+	defer l.releaseRemover()
 	return l.maintain(func() error {
 		l.take(&l.syncer)
 		defer l.releaseSyncer()
@@ -89,9 +113,13 @@ func (l *Log) mend(raw []byte, batches []Batch) error {
 	open := d.Position+d.Bytes >= s.size && s != l.active() // the file may become as long as it likes
 	n, last := int64(len(raw)), to == d.To
 	epochs, ok := mendEpochs(l.epochs, batches, d.From, d.To)
-	size := s.size
+	size, compacted := s.size, l.cfg.Compact || l.cleaned > l.start
 	l.mu.Unlock()
 	switch {
+	case compacted:
+		// It may bring back records whose tombstone is gone here, or lack the one of what
+		// is here.
+		return misfit("the log is compacted: all of it has to come from one replica")
 	case s.base != d.Segment:
 		return misfit("nothing is left of the segment")
 	case !open && (n > d.Bytes || (n == d.Bytes) != last):

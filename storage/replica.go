@@ -50,6 +50,12 @@ func (l *Log) StageReplica(raw []byte, leaderEpoch int32) (Staged, error) {
 	case l.closed:
 		return Staged{}, ErrClosed
 	}
+	if base := batches[0].BaseOffset(); base < l.stagedEnd && batches[0].Sparse() {
+		// The leader's compaction has made one batch cover more than it did (see from).
+		if rest, ok := batches[0].from(l.stagedEnd); ok && batches[0].NextOffset() > l.stagedEnd {
+			batches[0] = rest
+		}
+	}
 	if base := batches[0].BaseOffset(); base != l.stagedEnd {
 		return Staged{}, &ReplicaBatchError{Offset: l.stagedEnd, Reason: fmt.Sprintf("begins at offset %d", base)}
 	}

@@ -261,7 +261,7 @@ func plausible(raw []byte, left, next, limit int64) (size int64, ok bool) {
 	b := Batch(raw)
 	delta := int64(int32(binary.BigEndian.Uint32(raw[offLastDelta:])))
 	base := b.BaseOffset()
-	return int64(n), base >= next && base < limit && b.RecordCount() >= 1 && delta >= int64(b.RecordCount())-1
+	return int64(n), base >= next && base < limit && b.RecordCount() >= 0 && delta >= max(int64(b.RecordCount())-1, 0)
 }
 
 // lostWrite tells that bytes of the stretch were never written, rather than

@@ -255,6 +255,7 @@ func (l *Log) discard() {
 // stop takes all roles, does last, and lets the files go. The log is closed: who
 // gets a role after this finds that out.
 func (l *Log) stop(last func()) {
+	l.take(&l.cleaner) // it gives up soon: the log is closed
 	l.take(&l.remover)
 	l.take(&l.writer)
 	l.take(&l.syncer)
@@ -282,4 +283,5 @@ func (l *Log) stop(last func()) {
 	l.releaseSyncer()
 	l.releaseWriter()
 	l.releaseRemover()
+	l.releaseCleaner()
 }

@@ -17,10 +17,19 @@ func (l *Log) OffsetForTimestamp(ms, limit int64) (offset int64, found bool, err
 		from = max(from, hint.Offset) // everything below it is older than ms
 	}
 	for {
+		l.mu.Lock()
+		cuts := l.cuts
+		l.mu.Unlock()
 		next, ok, err := l.searchSegment(ms, from, limit)
-		if start := l.StartOffset(); start > from {
+		l.mu.Lock()
+		start, cut := l.start, l.cuts != cuts
+		l.mu.Unlock()
+		if start > from {
 			from = start // removed meanwhile, so look again
 			continue
+		}
+		if err != nil && (cut || errors.Is(err, errSegmentGone)) {
+			continue // replaced meanwhile
 		}
 		if ok || err != nil || next >= limit {
 			return next, ok, err
@@ -48,7 +57,7 @@ func (l *Log) searchSegment(ms, from, limit int64) (next int64, found bool, err 
 		return min(sec.next, limit), false, nil
 	}
 	h, err := l.disk.files.acquire(l.dir, sec.segment)
-	if errors.Is(err, iofs.ErrNotExist) {
+	if errors.Is(err, iofs.ErrNotExist) && !errors.Is(err, errSegmentGone) {
 		return 0, false, l.corrupt(sec.segment, 0, "the segment's file is missing")
 	}
 	if err != nil {

@@ -11,6 +11,8 @@ import "fmt"
 // holds offset is cut (R40): whatever crash comes between leaves a log without a
 // hole and an index that knows at most as much.
 func (l *Log) TruncateTo(offset int64) (end int64, err error) {
+	l.take(&l.remover) // or a compaction would replace what goes
+	defer l.releaseRemover()
 	err = l.maintain(func() error {
 		l.take(&l.syncer) // or an fsync would report an end that is gone
 		defer l.releaseSyncer()
@@ -57,6 +59,7 @@ func (l *Log) truncate(offset int64) error {
 	s.size, s.synced, s.indexed = pos, min(s.synced, pos), -1
 	l.written, l.stagedEnd, l.synced = end, end, min(l.synced, end)
 	l.hw = min(l.hw, end)
+	l.cleaned = min(l.cleaned, end)
 	l.cuts++
 	l.cursors = [4]cursor{}
 	l.cutEpochs(end)
@@ -105,6 +108,7 @@ func (l *Log) reset(offset int64) error {
 	gone := l.segments
 	l.segments, l.damage, l.epochs = nil, nil, nil
 	l.start, l.written, l.stagedEnd, l.synced, l.hw = offset, offset, offset, offset, offset
+	l.cleaned, l.horizon = 0, 0
 	l.resetting = true // until all files are those of the new log, which has none acknowledged before
 	l.maxTimestamp, l.notedTimestamp = noTimestamp, noTimestamp
 	l.cuts++
