@@ -15,8 +15,12 @@ const (
 	ConfigCleanupPolicy     = "cleanup.policy"
 	ConfigCompressionType   = "compression.type"
 	ConfigDedupeWindowMs    = "dedupe.window.ms"
+	ConfigDeleteRetentionMs = "delete.retention.ms"
+	ConfigMaxCompactionLag  = "max.compaction.lag.ms"
 	ConfigMaxMessageBytes   = "max.message.bytes"
 	ConfigTimestampType     = "message.timestamp.type"
+	ConfigMinDirtyRatio     = "min.cleanable.dirty.ratio"
+	ConfigMinCompactionLag  = "min.compaction.lag.ms"
 	ConfigMinInSyncReplicas = "min.insync.replicas"
 	ConfigRetentionBytes    = "retention.bytes"
 	ConfigRetentionMs       = "retention.ms"
@@ -33,6 +37,8 @@ type configKind struct {
 	min, max int64
 	// words are the allowed values of what isn't a number.
 	words []string
+	// ratio: a decimal fraction from 0 to 1.
+	ratio bool
 	// allowed tells a person what may be given.
 	allowed string
 }
@@ -57,10 +63,18 @@ var configTable = []configKind{
 		allowed: "producer, uncompressed, gzip or zstd"},
 	{name: ConfigDedupeWindowMs, defaultValue: "3600000", min: -1, max: math.MaxInt64,
 		allowed: "-1 (as long as the record is kept) or milliseconds from 0 on"},
+	{name: ConfigDeleteRetentionMs, defaultValue: "86400000", min: 0, max: math.MaxInt64,
+		allowed: "milliseconds from 0 on"},
+	{name: ConfigMaxCompactionLag, defaultValue: "9223372036854775807", min: 1, max: math.MaxInt64,
+		allowed: "milliseconds from 1 on"},
 	{name: ConfigMaxMessageBytes, defaultValue: "1048576", min: 1, max: maxMaxMessageBytes,
 		allowed: "bytes from 1 to 134217728"},
 	{name: ConfigTimestampType, defaultValue: "CreateTime", words: []string{"CreateTime", "LogAppendTime"},
 		allowed: "CreateTime or LogAppendTime"},
+	{name: ConfigMinDirtyRatio, defaultValue: "0.5", ratio: true,
+		allowed: "a decimal fraction from 0 to 1, like 0.5"},
+	{name: ConfigMinCompactionLag, defaultValue: "0", min: 0, max: math.MaxInt64,
+		allowed: "milliseconds from 0 on"},
 	{name: ConfigMinInSyncReplicas, min: 1, max: maxMinInSyncReplicas,
 		allowed: "a number from 1 to the replication factor"},
 	{name: ConfigRetentionBytes, defaultValue: "-1", min: -1, max: math.MaxInt64,
@@ -100,6 +114,12 @@ func CheckConfig(name, value string) error {
 	if !ok {
 		return &InvalidConfigError{Name: name, Value: value, Allowed: "there is no such config; known are " + strings.Join(ConfigNames(), ", ")}
 	}
+	if k.ratio {
+		if _, ok := parseRatio(value); !ok {
+			return &InvalidConfigError{Name: name, Value: value, Allowed: k.allowed}
+		}
+		return nil
+	}
 	if k.max == 0 {
 		if !slices.Contains(k.words, value) {
 			return &InvalidConfigError{Name: name, Value: value, Allowed: k.allowed}
@@ -111,6 +131,19 @@ func CheckConfig(name, value string) error {
 		return &InvalidConfigError{Name: name, Value: value, Allowed: k.allowed}
 	}
 	return nil
+}
+
+// maxRatioDigits bounds the digits behind the point of a ratio.
+const maxRatioDigits = 9
+
+// parseRatio reads a decimal fraction from 0 to 1: 0, 1, or 0 or 1 with digits behind a point.
+func parseRatio(value string) (float64, bool) {
+	whole, fraction, pointed := strings.Cut(value, ".")
+	if whole != "0" && whole != "1" || pointed && (fraction == "" || len(fraction) > maxRatioDigits) || strings.Trim(fraction, "0123456789") != "" {
+		return 0, false
+	}
+	f, err := strconv.ParseFloat(value, 64)
+	return f, err == nil && f <= 1
 }
 
 // CheckConfigs is CheckConfig of all, in the order of names: nil, or the joined
@@ -164,8 +197,12 @@ type TopicConfig struct {
 	SegmentMs         int64
 	MaxMessageBytes   int // of one record: key, value and headers
 	DedupeWindowMs    int64
-	Compact           bool   // cleanup.policy has compact: every record needs a key
-	Delete            bool   // cleanup.policy has delete: retention holds
+	Compact           bool // cleanup.policy has compact: every record needs a key
+	Delete            bool // cleanup.policy has delete: retention holds
+	MinDirtyRatio     float64
+	MinCompactionLag  int64 // ms
+	MaxCompactionLag  int64 // ms; the largest number: no limit
+	DeleteRetentionMs int64
 	Compression       string // producer, uncompressed, gzip or zstd
 	LogAppendTime     bool
 	UncleanElection   bool
@@ -190,6 +227,7 @@ func (t *Topic) Config(defaults ConfigDefaults) *TopicConfig {
 		return n
 	}
 	policy := text(ConfigCleanupPolicy)
+	ratio, _ := parseRatio(text(ConfigMinDirtyRatio)) // text has checked it
 	return &TopicConfig{
 		MinInSyncReplicas: int(number(ConfigMinInSyncReplicas)),
 		RetentionMs:       number(ConfigRetentionMs),
@@ -200,6 +238,10 @@ func (t *Topic) Config(defaults ConfigDefaults) *TopicConfig {
 		DedupeWindowMs:    number(ConfigDedupeWindowMs),
 		Compact:           strings.Contains(policy, "compact"),
 		Delete:            strings.Contains(policy, "delete"),
+		MinDirtyRatio:     ratio,
+		MinCompactionLag:  number(ConfigMinCompactionLag),
+		MaxCompactionLag:  number(ConfigMaxCompactionLag),
+		DeleteRetentionMs: number(ConfigDeleteRetentionMs),
 		Compression:       text(ConfigCompressionType),
 		LogAppendTime:     text(ConfigTimestampType) == "LogAppendTime",
 		UncleanElection:   text(ConfigUncleanElection) == "true",

@@ -26,6 +26,9 @@ func TestConfigValues(t *testing.T) {
 		{ConfigRetentionBytes, []string{"-1", "0"}, []string{"-2", ""}},
 		{ConfigSegmentBytes, []string{"1024", "2147483647"}, []string{"1023", "2147483648", "-1"}},
 		{ConfigSegmentMs, []string{"1", "604800000"}, []string{"0", "-1"}},
+		{ConfigDeleteRetentionMs, []string{"0", "86400000", "9223372036854775807"}, []string{"-1"}},
+		{ConfigMinCompactionLag, []string{"0", "60000"}, []string{"-1"}},
+		{ConfigMaxCompactionLag, []string{"1", "9223372036854775807"}, []string{"0", "-1"}},
 		{ConfigDedupeWindowMs, []string{"-1", "0", "3600000"}, []string{"-2"}},
 	} {
 		for _, v := range c.good {
@@ -46,8 +49,25 @@ func TestConfigValues(t *testing.T) {
 	}
 }
 
+func TestConfigRatio(t *testing.T) {
+	for value, want := range map[string]float64{"0": 0, "1": 1, "0.5": 0.5, "1.0": 1, "0.123456789": 0.123456789} {
+		if err := CheckConfig(ConfigMinDirtyRatio, value); err != nil {
+			t.Errorf("%s: %v", value, err)
+		}
+		topic := &Topic{Configs: map[string]string{ConfigMinDirtyRatio: value}}
+		if got := topic.Config(nil).MinDirtyRatio; got != want {
+			t.Errorf("%s is read as %v", value, got)
+		}
+	}
+	for _, value := range []string{"", "-0.1", "1.1", "2", "0.", ".5", "00.5", "0.5e0", "+0.5", "0,5", "0.1234567890", "NaN", "1.000000001"} {
+		if CheckConfig(ConfigMinDirtyRatio, value) == nil {
+			t.Errorf("%q is allowed", value)
+		}
+	}
+}
+
 func TestConfigTableIsSoundAndSorted(t *testing.T) {
-	if !slices.IsSorted(ConfigNames()) || len(ConfigNames()) != 11 {
+	if !slices.IsSorted(ConfigNames()) || len(ConfigNames()) != 15 {
 		t.Errorf("names: %v", ConfigNames())
 	}
 	effective := (&Topic{ReplicationFactor: 1}).EffectiveConfigs(nil)
@@ -58,7 +78,7 @@ func TestConfigTableIsSoundAndSorted(t *testing.T) {
 		t.Errorf("a default isn't allowed: %v", err)
 	}
 	want := TopicConfig{MinInSyncReplicas: 1, RetentionMs: 604800000, RetentionBytes: -1, SegmentBytes: 128 << 20, SegmentMs: 604800000,
-		MaxMessageBytes: 1 << 20, DedupeWindowMs: 3600000, Delete: true, Compression: "producer"}
+		MaxMessageBytes: 1 << 20, DedupeWindowMs: 3600000, Delete: true, MinDirtyRatio: 0.5, MaxCompactionLag: math.MaxInt64, DeleteRetentionMs: 86400000, Compression: "producer"}
 	if got := (&Topic{ReplicationFactor: 1}).Config(nil); *got != want {
 		t.Errorf("defaults are %+v", *got)
 	}
