@@ -129,6 +129,7 @@ var internalCalls = [...]internalCall{
 	{wire.PathReassign, http.MethodPost, administer(reassign)},
 	{wire.PathReplaceBroker, http.MethodPost, administer(replaceBroker)},
 	{wire.PathRemoveBroker, http.MethodPost, administer(removeBroker)},
+	{wire.PathCompact, http.MethodPost, administerHere(compactTopic)},
 }
 
 // ServeHTTP checks who asks before it looks at what is asked.

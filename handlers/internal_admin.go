@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"strings"
 
+	"highwater/replication"
 	"highwater/replication/controller"
 )
 
@@ -18,8 +19,17 @@ const maxAdminBody = 64 << 10
 // in, JSON out, for curl. Whoever can prove to be a broker may ask: an operator has
 // the secret, or sits at the machine.
 func administer[Q any](act func(ctx context.Context, c *controller.Controller, req *Q) (any, error)) func(*Internal, http.ResponseWriter, *http.Request) error {
+	return administered((*Internal).theController, act)
+}
+
+// administerHere serves what an operator asks of this broker alone.
+func administerHere[Q any](act func(ctx context.Context, b *replication.Broker, req *Q) (any, error)) func(*Internal, http.ResponseWriter, *http.Request) error {
+	return administered((*Internal).theBroker, act)
+}
+
+func administered[R, Q any](room func(*Internal) (R, error), act func(ctx context.Context, asked R, req *Q) (any, error)) func(*Internal, http.ResponseWriter, *http.Request) error {
 	return func(in *Internal, w http.ResponseWriter, r *http.Request) error {
-		c, err := in.theController()
+		asked, err := room(in)
 		if err != nil {
 			return err
 		}
@@ -37,7 +47,7 @@ func administer[Q any](act func(ctx context.Context, c *controller.Controller, r
 			return &requestError{code: codeMalformed, detail: "There is something behind the JSON object."}
 		}
 		// It goes on when who asked leaves: half a change would be worse.
-		out, err := act(context.WithoutCancel(r.Context()), c, req)
+		out, err := act(context.WithoutCancel(r.Context()), asked, req)
 		if err != nil {
 			return err
 		}
@@ -101,4 +111,40 @@ func removeBroker(ctx context.Context, c *controller.Controller, req *removeBrok
 		return nil, &requestError{code: codeNotFound, detail: "There is no such broker."}
 	}
 	return doneView{Done: true}, err
+}
+
+type compactBody struct {
+	Topic string `json:"topic"`
+}
+
+// compactedView is what a compaction did to the replicas of a topic on one broker.
+type compactedView struct {
+	Partitions []compactedPartition `json:"partitions"`
+}
+
+type compactedPartition struct {
+	Partition       int32 `json:"partition"`
+	CompactedBefore int64 `json:"compacted_before"` // every key stands once below this offset, or it is a tombstone besides
+	Records         int64 `json:"records"`
+	Removed         int64 `json:"removed"`
+	BytesBefore     int64 `json:"bytes_before"`
+	BytesAfter      int64 `json:"bytes_after"`
+}
+
+// compactTopic compacts this broker's replicas of a topic at once.
+func compactTopic(ctx context.Context, b *replication.Broker, req *compactBody) (any, error) {
+	done, err := b.CompactNow(ctx, req.Topic)
+	if not := (*replication.NotCompactedError)(nil); errors.As(err, &not) {
+		return nil, unprocessable("The topic %s is not compacted: its cleanup.policy has no compact.", shown(not.Topic))
+	}
+	if err != nil {
+		return nil, err
+	}
+	out := compactedView{Partitions: make([]compactedPartition, len(done))}
+	for i := range done {
+		c := &done[i]
+		out.Partitions[i] = compactedPartition{Partition: c.Partition, CompactedBefore: c.To, Records: c.Records, Removed: c.Replaced + c.Tombstones + c.Keyless,
+			BytesBefore: c.BytesBefore, BytesAfter: c.BytesAfter}
+	}
+	return out, nil
 }

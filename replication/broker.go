@@ -46,6 +46,8 @@ type Config struct {
 	// FetchPartitionBytes is how much of one partition a follower asks for at once, a
 	// whole batch at least (replica.fetch.max.bytes); 0: 4 MiB.
 	FetchPartitionBytes int32
+	// CompactionInterval is how often logs to compact are looked for; 0: 15 s.
+	CompactionInterval time.Duration
 	// Fsync is the store's mode; it decides what an answer may say was proved.
 	Fsync storage.Fsync
 }
@@ -85,6 +87,8 @@ type Broker struct {
 	share     *readShare     // of reads at other brokers
 	fates     *fates         // of other brokers
 
+	cleaner chan struct{} // holds a token while a log is compacted
+
 	appends gate           // appends in flight
 	syncers sync.WaitGroup // running syncers
 	drain   chan struct{}  // closed by Drain: waiting reads end
@@ -106,6 +110,7 @@ func New(cfg Config) *Broker {
 	b := &Broker{cfg: cfg, metrics: newMetrics(), byName: map[string]*topic{}, byID: map[uuid.UUID]*topic{},
 		turn: make(chan struct{}, 1), retry: map[uuid.UUID]struct{}{}, drain: make(chan struct{}), configDefaults: configDefaults(cfg.Defaults)}
 	b.appends.init()
+	b.cleaner = make(chan struct{}, 1)
 	b.rules = replica.Options{LagMax: cfg.LagMax, Alive: b.alive}
 	b.followers, b.isr, b.notices, b.sessions = newFollowers(b), newISRManager(b), newNotices(), newSessions()
 	b.repairs, b.starts = newRepairs(), newStarts()
@@ -148,7 +153,7 @@ func (b *Broker) Run(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	var loops sync.WaitGroup
-	for _, loop := range []func(context.Context){b.followers.run, b.isr.run, b.watchSession, b.runNotices, b.runRepairs, b.runStarts, b.watcher.run, b.watched.run} {
+	for _, loop := range []func(context.Context){b.followers.run, b.isr.run, b.watchSession, b.runCompaction, b.runNotices, b.runRepairs, b.runStarts, b.watcher.run, b.watched.run} {
 		loops.Go(func() { loop(ctx) })
 	}
 	retention := make(chan error, 1)

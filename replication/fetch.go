@@ -145,7 +145,7 @@ func (p *Partition) read(req *FetchRequest) (FetchResult, error) {
 			return FetchResult{}, &OffsetNotAvailableError{Topic: p.topic.name(), Partition: p.num}
 		}
 	}
-	r, err := p.log.Read(req.Offset, limit, req.MaxBytes, req.Buffer)
+	r, err := readVisible(p.log, req, limit)
 	if req.LeaderEpoch != nil && req.Offset >= r.StartOffset {
 		if truncated := p.checkEpoch(*req.LeaderEpoch, req.Offset); truncated != nil {
 			return FetchResult{}, truncated

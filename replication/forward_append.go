@@ -254,7 +254,7 @@ func (b *Broker) appendRequest(p *wire.AppendPartition) (AppendRequest, error) {
 	req := AppendRequest{Topic: name, TopicID: p.Topic, Partition: p.Partition, ExpectedOffset: p.ExpectedOffset, Batches: make([]storage.Batch, len(p.Batches))}
 	for i, bytes := range p.Batches {
 		batch, rest, err := storage.ParseBatch(bytes)
-		if err != nil || len(rest) > 0 {
+		if err != nil || len(rest) > 0 || batch.Sparse() {
 			return AppendRequest{}, fmt.Errorf("%w: no whole batch", wire.ErrMalformed) // err would be damage of a disk
 		}
 		req.Batches[i] = batch

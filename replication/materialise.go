@@ -342,6 +342,14 @@ func logConfig(c *controller.TopicConfig) storage.LogConfig {
 	if c.SegmentMs <= maxMs {
 		out.SegmentAge = time.Duration(c.SegmentMs) * time.Millisecond
 	}
+	if c.Compact {
+		out.Compact, out.MinDirtyRatio = true, c.MinDirtyRatio
+		out.MinCompactionLag = time.Duration(min(c.MinCompactionLag, maxMs)) * time.Millisecond
+		out.DeleteRetention = time.Duration(min(c.DeleteRetentionMs, maxMs/2)) * time.Millisecond // the time now is added to it
+		if c.MaxCompactionLag <= maxMs {
+			out.MaxCompactionLag = time.Duration(c.MaxCompactionLag) * time.Millisecond
+		}
+	}
 	if c.Delete {
 		// Storage takes 0 for no limit; here it is the strictest one.
 		if c.RetentionBytes >= 0 {

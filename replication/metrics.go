@@ -4,10 +4,12 @@ import (
 	"cmp"
 	"slices"
 	"strconv"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
 	"highwater/replication/controller"
+	"highwater/storage"
 )
 
 const (
@@ -28,11 +30,32 @@ type metrics struct {
 	elections, isrShrinks, isrExpands            prometheus.Counter
 	truncations, truncatedBelow, resets, repairs prometheus.Counter
 	followerApply                                prometheus.Histogram
+
+	compactions     *prometheus.CounterVec // by result
+	compactedAway   *prometheus.CounterVec // records, by reason
+	compactedBytes  *prometheus.CounterVec // before and after
+	compactionTimes prometheus.Histogram
+}
+
+// compacted counts one compaction.
+func (m *metrics) compacted(res *storage.CompactResult, took time.Duration, err error) {
+	result := "done"
+	if err != nil {
+		result = "failed"
+	}
+	m.compactions.WithLabelValues(result).Inc()
+	m.compactionTimes.Observe(took.Seconds())
+	m.compactedAway.WithLabelValues("replaced").Add(float64(res.Replaced))
+	m.compactedAway.WithLabelValues("tombstone").Add(float64(res.Tombstones))
+	m.compactedAway.WithLabelValues("keyless").Add(float64(res.Keyless))
+	m.compactedBytes.WithLabelValues("before").Add(float64(res.BytesBefore))
+	m.compactedBytes.WithLabelValues("after").Add(float64(res.BytesAfter))
 }
 
 // own lists them all.
 func (m *metrics) own() []prometheus.Collector {
-	return []prometheus.Collector{m.produceWait, m.sync, m.elections, m.isrShrinks, m.isrExpands, m.truncations, m.truncatedBelow, m.resets, m.repairs, m.followerApply}
+	return []prometheus.Collector{m.produceWait, m.sync, m.elections, m.isrShrinks, m.isrExpands, m.truncations, m.truncatedBelow, m.resets, m.repairs, m.followerApply,
+		m.compactions, m.compactedAway, m.compactedBytes, m.compactionTimes}
 }
 
 func newMetrics() *metrics {
@@ -41,7 +64,15 @@ func newMetrics() *metrics {
 	counter := func(name, help string) prometheus.Counter {
 		return prometheus.NewCounter(prometheus.CounterOpts{Name: "highwater_" + name, Help: help})
 	}
+	byLabel := func(name, help, label string) *prometheus.CounterVec {
+		return prometheus.NewCounterVec(prometheus.CounterOpts{Name: "highwater_" + name, Help: help}, []string{label})
+	}
 	return &metrics{
+		compactions:    byLabel("compactions_total", "Compactions of logs on this broker, by result: done, or failed (given up, too).", "result"),
+		compactedAway:  byLabel("compacted_records_total", "Records that compactions took out of logs on this broker, by reason: replaced by a later one, tombstone whose time was over, keyless.", "reason"),
+		compactedBytes: byLabel("compacted_bytes_total", "Bytes of the segments that compactions went through, before and after.", "when"),
+		compactionTimes: prometheus.NewHistogram(prometheus.HistogramOpts{Name: "highwater_compaction_seconds",
+			Help: "Time of one compaction of one log.", Buckets: prometheus.ExponentialBuckets(0.001, 4, 12)}),
 		elections:      counter("elections_won_total", "Leader epochs in which this broker began to lead a partition."),
 		isrShrinks:     counter("isr_shrinks_total", "Committed ISR changes that this broker proposed and that took replicas out."),
 		isrExpands:     counter("isr_expands_total", "Committed ISR changes that this broker proposed and that took replicas in."),
@@ -68,6 +99,7 @@ type collector struct {
 	partitions, leaders, underReplicated *prometheus.Desc
 	underMin, commitLag, followerLag     *prometheus.Desc
 	offline, metadataIndex               *prometheus.Desc
+	dirtyRatio, uncompactable            *prometheus.Desc
 }
 
 // Collector exports the broker's metrics; register it in the broker's registry.
@@ -91,13 +123,15 @@ func (b *Broker) Collector() prometheus.Collector {
 		commitLag:       desc("high_watermark_lag_records", "The most records that a led partition has above its high watermark.", nil),
 		followerLag:     desc("follower_lag_records", "The most records that a followed partition lacks, as of its last fetch.", nil),
 		offline:         desc("offline_partitions", "Partitions that have no leader, or whose log cannot be opened here.", nil),
+		dirtyRatio:      desc("compaction_max_dirty_ratio", "The largest part that isn't compacted, of the compacted logs on this broker: 0 to 1.", nil),
+		uncompactable:   desc("uncompactable_partitions", "Compacted logs on this broker that are damaged: they aren't compacted until that is repaired.", nil),
 		metadataIndex:   desc("metadata_index", "Raft index of the newest applied metadata.", nil),
 	}
 }
 
 func (c *collector) Describe(ch chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{c.appends, c.records, c.bytes, c.size, c.highWatermark, c.logEnd, c.logStart,
-		c.partitions, c.leaders, c.underReplicated, c.underMin, c.commitLag, c.followerLag, c.offline, c.metadataIndex} {
+		c.partitions, c.leaders, c.underReplicated, c.underMin, c.commitLag, c.followerLag, c.offline, c.metadataIndex, c.dirtyRatio, c.uncompactable} {
 		ch <- d
 	}
 	for _, m := range c.b.metrics.own() {
@@ -119,6 +153,7 @@ func (c *collector) Collect(ch chan<- prometheus.Metric) {
 	}
 	var all, leaders, under, offline int
 	var lags lags
+	var dirty dirtyLogs
 	var open []*Partition
 	var rest topicFigures
 	topics := c.topics()
@@ -142,6 +177,7 @@ func (c *collector) Collect(ch chan<- prometheus.Metric) {
 			}
 			if p.offline == nil {
 				lags.look(p)
+				dirty.look(p)
 				f.size += p.log.SizeBytes()
 				open = append(open, p)
 			}
@@ -173,6 +209,8 @@ func (c *collector) Collect(ch chan<- prometheus.Metric) {
 	gauge(c.commitLag, float64(lags.commit))
 	gauge(c.followerLag, float64(lags.follower))
 	gauge(c.offline, float64(offline))
+	gauge(c.dirtyRatio, dirty.ratio)
+	gauge(c.uncompactable, float64(dirty.damaged))
 	gauge(c.metadataIndex, float64(c.b.State().Index))
 }
 
@@ -197,6 +235,20 @@ func (c *collector) topics() []*topic {
 	c.b.mu.RUnlock()
 	slices.SortFunc(out, func(a, b *topic) int { return cmp.Compare(a.name(), b.name()) })
 	return out
+}
+
+// dirtyLogs are what compaction has before it.
+type dirtyLogs struct {
+	ratio   float64
+	damaged int
+}
+
+func (d *dirtyLogs) look(p *Partition) {
+	c := p.log.Compactable(p.hw.Load(), true)
+	d.ratio = max(d.ratio, c.Ratio)
+	if c.Damaged {
+		d.damaged++
+	}
 }
 
 // lags are the worst of all partitions.

@@ -157,12 +157,11 @@ func isCorrupt(err error) bool {
 // is false when its log is sound.
 func (f *fetcher) low(w *following) (at wire.FetchPartition, ok bool) {
 	log := w.p.log
-	damage := log.Damage()
-	if len(damage) == 0 {
+	start := log.StartOffset()
+	end, damaged := log.SoundEnd()
+	if !damaged {
 		return at, false
 	}
-	start := log.StartOffset()
-	end := max(damage[0].From, start)
 	return wire.FetchPartition{TopicPartition: w.id, LeaderEpoch: w.epoch, Offset: end, LastEpoch: epochBelow(log, end), LogStart: start, MaxBytes: 1}, true
 }
 

@@ -12,16 +12,24 @@ type CreateTopic struct {
 
 // TopicConfigs are a topic's configs by Kafka's names.
 type TopicConfigs struct {
-	// `delete`, `compact` or `compact,delete`.
+	// `delete` (retention), `compact` (the last record of each key is kept) or `compact,delete`.
 	CleanupPolicy any `json:"cleanup.policy,omitempty"`
 	// How batches are stored: `producer` (as built), `uncompressed`, `gzip` or `zstd`.
 	CompressionType any `json:"compression.type,omitempty"`
 	// How long a message id is remembered, in ms; -1: as long as the record is kept.
 	DedupeWindowMs any `json:"dedupe.window.ms,omitempty"`
+	// Compacted topics: how long a tombstone stays after the compaction that first met it, in ms.
+	DeleteRetentionMs any `json:"delete.retention.ms,omitempty"`
+	// Compacted topics: compact what is older than that, in ms, however little it is.
+	MaxCompactionLagMs any `json:"max.compaction.lag.ms,omitempty"`
 	// The largest record (key, value and headers), in bytes; at most 134217728.
 	MaxMessageBytes any `json:"max.message.bytes,omitempty"`
 	// `CreateTime` (the producer's) or `LogAppendTime` (the broker's).
 	MessageTimestampType any `json:"message.timestamp.type,omitempty"`
+	// Compacted topics: compact when more than this part of the log isn't yet; from 0 to 1.
+	MinCleanableDirtyRatio any `json:"min.cleanable.dirty.ratio,omitempty"`
+	// Compacted topics: leave records alone until they are that old, in ms.
+	MinCompactionLagMs any `json:"min.compaction.lag.ms,omitempty"`
 	// How many replicas must be in sync for acks=-1.
 	MinInsyncReplicas any `json:"min.insync.replicas,omitempty"`
 	// The most bytes that a partition keeps; -1: no limit.

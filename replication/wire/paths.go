@@ -26,6 +26,7 @@ const (
 	PathReassign      = "admin/reassign"
 	PathReplaceBroker = "admin/replace-broker"
 	PathRemoveBroker  = "admin/remove-broker"
+	PathCompact       = "admin/compact"
 )
 
 // Headers, in canonical form.
