@@ -145,6 +145,7 @@ func (p *process) openController(ctx, loopsCtx context.Context, loops *errgroup.
 	cfg := controller.Config{Dir: filepath.Join(p.cfg.DataDir, "raft"), NodeID: p.cfg.NodeID, URL: p.url, Version: version, Logger: p.log,
 		PartitionsOnDisk: len(logs) > 0, Cluster: p.cfg.Cluster.urls(), Peers: p.peers, Stream: p.raft,
 		SessionTimeout: time.Duration(p.cfg.BrokerSessionTimeout), Timing: p.cfg.quorumTiming(),
+		OutOfSpace:  p.store.MakeRoom,
 		MinProtocol: p.cfg.Protocol.Low, MaxProtocol: p.cfg.Protocol.High}
 	if p.cfg.Join != "" {
 		cfg.Join = []string{p.cfg.Join}

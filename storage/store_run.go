@@ -116,6 +116,10 @@ func (s *Store) admit(n int64) error {
 	return s.guard.admit(n)
 }
 
+// MakeRoom has the ballast let go and produce refused: for what shares the disk and
+// must write a little though it is full.
+func (s *Store) MakeRoom() { s.guard.outOfSpace() }
+
 // fsynced counts an fsync of a segment that took d.
 func (s *Store) fsynced(d time.Duration) {
 	s.fsyncs.Add(1)

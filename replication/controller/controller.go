@@ -52,6 +52,8 @@ type Config struct {
 	MinProtocol, MaxProtocol int
 	// Timing of elections; zero: as suits the number of voters.
 	Timing Timing
+	// OutOfSpace is called when a write found the disk full, and may make room; nil: none can.
+	OutOfSpace func()
 	// Clock tells time since some moment for sessions, instead of the machine's that
 	// never jumps, in simulations; nil: that.
 	Clock func() time.Duration

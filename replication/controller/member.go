@@ -64,6 +64,9 @@ func (m *member) ask(request func() raft.Future) <-chan error {
 // startRaft starts raft over a checked file. It owns the file from then on.
 func (c *Controller) startRaft(file raftStore) (*member, error) {
 	m := &member{store: newLatchedStore(file, storeTimeout), leaders: make(chan raft.Observation, 1), ending: make(chan struct{})}
+	if c.cfg.OutOfSpace != nil {
+		m.store.outOfSpace = c.cfg.OutOfSpace
+	}
 	timing := c.timing()
 	rc := raft.DefaultConfig()
 	rc.LocalID = c.dir.server()

@@ -76,7 +76,8 @@ func serverBroker(id raft.ServerID) int32 {
 type raftDir struct {
 	path string
 	// alone: there is no other broker, as far as the settings tell.
-	alone bool
+	alone      bool
+	outOfSpace func() // makes room on a full disk; may be nil
 	identity
 }
 
@@ -86,7 +87,7 @@ func openDir(cfg Config) (*raftDir, error) {
 	if err := os.MkdirAll(cfg.Dir, 0o750); err != nil {
 		return nil, fmt.Errorf("controller: %w", err)
 	}
-	d := &raftDir{path: cfg.Dir, alone: len(cfg.Cluster) <= 1 && len(cfg.Join) == 0}
+	d := &raftDir{path: cfg.Dir, alone: len(cfg.Cluster) <= 1 && len(cfg.Join) == 0, outOfSpace: cfg.OutOfSpace}
 	data, err := os.ReadFile(filepath.Join(d.path, identityFile))
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
@@ -140,8 +141,18 @@ func (d *raftDir) damage(reason string) error {
 	return &DirError{Dir: d.path, Reason: reason, Fix: fix}
 }
 
-// writeIdentity replaces the identity file, durably (S3).
+// writeIdentity replaces the identity file, durably (S3), on a full disk in the room
+// that is kept for such things.
 func (d *raftDir) writeIdentity() error {
+	err := d.replaceIdentity()
+	if noRoom(err) && d.outOfSpace != nil {
+		d.outOfSpace()
+		err = d.replaceIdentity()
+	}
+	return err
+}
+
+func (d *raftDir) replaceIdentity() error {
 	data, err := json.Marshal(d.identity)
 	if err != nil {
 		return fmt.Errorf("controller: %w", err)

@@ -3,9 +3,11 @@ package controller
 import (
 	"errors"
 	"fmt"
+	"os"
 	"runtime"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"github.com/hashicorp/raft"
@@ -25,7 +27,8 @@ type raftStore interface {
 
 // latchedStore makes the first failed or hung write final. raft itself would
 // step down and write again later, and bbolt's next commit after a failed fsync
-// reports success for bytes that are gone (K14, S4).
+// reports success for bytes that are gone (K14, S4). A full disk is another matter
+// (see insist).
 type latchedStore struct {
 	raftStore
 	timeout time.Duration
@@ -40,6 +43,11 @@ type latchedStore struct {
 	closed   chan struct{} // closed by release
 	released sync.Once     // closes closed
 
+	// outOfSpace makes room on a full disk, if it can. cut: the log's end was deleted
+	// and nothing stored since, which raft takes no note of before that.
+	outOfSpace func()
+	cut        atomic.Bool
+
 	// snapshots is raft's; nil: none are installed.
 	snapshots raft.SnapshotStore
 	installed atomic.Bool   // a leader's snapshot took the state machine's place
@@ -48,7 +56,7 @@ type latchedStore struct {
 }
 
 func newLatchedStore(s raftStore, timeout time.Duration) *latchedStore {
-	return &latchedStore{raftStore: s, timeout: timeout, failed: make(chan struct{}), closed: make(chan struct{}), overtaken: make(chan struct{})}
+	return &latchedStore{raftStore: s, timeout: timeout, outOfSpace: func() {}, failed: make(chan struct{}), closed: make(chan struct{}), overtaken: make(chan struct{})}
 }
 
 // Err is the failure that latched the store, nil while there is none.
@@ -71,9 +79,46 @@ func (s *latchedStore) latch(err error) error {
 // errStoreHung is the cause when a write didn't return in time.
 var errStoreHung = errors.New("a write did not return in time")
 
-// write runs one write, in a goroutine that outlives this call only when the
-// disk hangs; then nothing waits for it, since the process is about to exit.
+// noRoom: a write found the disk full. bbolt has taken the transaction back, so that
+// nothing is in doubt (S5); of an fsync that fails nobody knows (S4).
+func noRoom(err error) bool {
+	path := (*os.PathError)(nil)
+	return errors.As(err, &path) && path.Op != "sync" && (errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT))
+}
+
+// roomPause is how long insist waits before it tries again.
+const roomPause = 200 * time.Millisecond
+
+// write runs one write. One that finds no room isn't final: it is tried once more
+// when some was made, and returned.
 func (s *latchedStore) write(op func() error) error {
+	err := s.attempt(op)
+	if noRoom(err) && s.Err() == nil {
+		s.outOfSpace()
+		err = s.attempt(op)
+	}
+	return err
+}
+
+// insist is write for what raft must not be told to have failed, be it for want of
+// room: then its loop is held here until there is some, or Close ends it. Such a
+// member doesn't vote, nor lead, and the others go on.
+func (s *latchedStore) insist(op func() error) error {
+	err := s.write(op)
+	for s.frozen && noRoom(err) && s.Err() == nil {
+		select {
+		case <-s.closed:
+			runtime.Goexit()
+		case <-time.After(roomPause):
+		}
+		err = s.write(op)
+	}
+	return err
+}
+
+// attempt runs one write, in a goroutine that outlives this call only when the
+// disk hangs; then nothing waits for it, since the process is about to exit.
+func (s *latchedStore) attempt(op func() error) error {
 	if err := s.Err(); err != nil {
 		return err
 	}
@@ -81,10 +126,10 @@ func (s *latchedStore) write(op func() error) error {
 	go func() { done <- op() }()
 	select {
 	case err := <-done:
-		if err != nil {
+		if err != nil && !noRoom(err) {
 			return s.latch(err)
 		}
-		return nil
+		return err
 	case <-time.After(s.timeout):
 		return s.latch(fmt.Errorf("%w (%s)", errStoreHung, s.timeout))
 	}
@@ -93,9 +138,19 @@ func (s *latchedStore) write(op func() error) error {
 // StoreLog is StoreLogs of one entry.
 func (s *latchedStore) StoreLog(log *raft.Log) error { return s.StoreLogs([]*raft.Log{log}) }
 
-// StoreLogs writes entries; one transaction and fsync for all of them.
+// StoreLogs writes entries; one transaction and fsync for all of them. On a full disk
+// it is an error at which a leader steps down and a follower refuses, and raft goes
+// on; but after the log's end was deleted raft 1.7.3 would believe in that for ever.
 func (s *latchedStore) StoreLogs(logs []*raft.Log) error {
-	return s.write(func() error { return s.raftStore.StoreLogs(logs) })
+	write := s.write
+	if s.cut.Load() {
+		write = s.insist
+	}
+	err := write(func() error { return s.raftStore.StoreLogs(logs) })
+	if err == nil {
+		s.cut.Store(false)
+	}
+	return err
 }
 
 // DeleteRange deletes the entries from first to last, both inclusive.
@@ -106,8 +161,15 @@ func (s *latchedStore) StoreLogs(logs []*raft.Log) error {
 // and votes by an entry that is gone (F70, hashicorp/raft#697). So its loop is
 // held here until raft has been started anew from the file.
 func (s *latchedStore) DeleteRange(first, last uint64) error {
-	if err := s.write(func() error { return s.raftStore.DeleteRange(first, last) }); err != nil {
+	end, err := s.LastIndex()
+	if err != nil {
+		return s.latch(err)
+	}
+	if err := s.insist(func() error { return s.raftStore.DeleteRange(first, last) }); err != nil {
 		return err
+	}
+	if last >= end {
+		s.cut.Store(true)
 	}
 	if !s.installed.Load() || s.snapshots == nil {
 		return nil
@@ -138,7 +200,7 @@ func (s *latchedStore) SetUint64(key []byte, val uint64) error {
 // must neither vote nor lead, so its loop is held here until Close and then
 // ended, and the owner of the process learns of it from Controller.Run.
 func (s *latchedStore) stable(op func() error) error {
-	err := s.write(op)
+	err := s.insist(op)
 	if err != nil && s.frozen {
 		<-s.closed
 		runtime.Goexit()

@@ -3,6 +3,7 @@
 package cluster
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -173,6 +174,7 @@ type Broker struct {
 	joins  bool // its data was wiped: it comes back by --join
 	paused bool
 	mayEnd bool     // by itself
+	full   bool     // its disk has no room
 	exits  []string // ends that nobody asked for
 }
 
@@ -181,7 +183,9 @@ type life struct {
 	process *os.Process
 	exited  chan struct{} // closed when state is set
 	state   *os.ProcessState
-	asked   bool // the end was asked for; guarded by Broker.mu
+	// Guarded by Broker.mu:
+	asked bool // the end was asked for
+	full  bool // its disk had no room for a while
 }
 
 // URL of the broker.
@@ -257,7 +261,7 @@ func (b *Broker) Start() error {
 	if err != nil {
 		return fmt.Errorf("cluster: broker %d: %w", b.ID, err)
 	}
-	l := &life{process: process, exited: make(chan struct{})}
+	l := &life{process: process, exited: make(chan struct{}), full: b.full}
 	b.life, b.paused = l, false
 	b.lives++
 	c.cfg.Record.Event(history.EventUp, b.ID, fmt.Sprintf("life %d, pid %d", b.lives, process.Pid))
@@ -274,7 +278,7 @@ func (b *Broker) wait(l *life, number int) {
 	if err != nil {
 		how = fmt.Sprintf("life %d: %v", number, err)
 	}
-	if !l.asked && !b.mayEnd {
+	if !l.asked && !b.mayEnd && !(l.full && b.foundNoRoomToStart()) {
 		b.exits = append(b.exits, how)
 		how += ", by itself"
 	}
@@ -363,9 +367,27 @@ func (b *Broker) Stop(limit time.Duration) (code int, err error) {
 
 func (b *Broker) faultsPath() string { return b.dir + ".faults" }
 
+// foundNoRoomToStart tells whether the last life said that its disk was too full to
+// start on: the only end that a full disk may lead to.
+func (b *Broker) foundNoRoomToStart() bool {
+	log, err := os.ReadFile(b.logPath)
+	if err != nil {
+		return false
+	}
+	lines := bytes.Split(bytes.TrimSpace(log), []byte("\n"))
+	last := lines[len(lines)-1]
+	return bytes.Contains(last, []byte("highwater stopped")) && bytes.Contains(last, []byte("then start again"))
+}
+
 // Disk makes the broker's disk fail as the plan says (the lines of --disk-faults),
 // until the next call.
 func (b *Broker) Disk(plan string) error {
+	b.mu.Lock()
+	b.full = strings.Contains(plan, "no-space")
+	if b.life != nil {
+		b.life.full = b.life.full || b.full
+	}
+	b.mu.Unlock()
 	if err := os.WriteFile(b.faultsPath()+".new", []byte(plan), 0o600); err != nil {
 		return err
 	}
