@@ -247,7 +247,7 @@ func (l *Log) Compactable(highWatermark int64, keepTombstones bool) Compactable 
 // run does all of it.
 func (c *compaction) run() error {
 	l := c.log
-	c.keys = newKeyOffsets(compactMapBytes)
+	c.keys = newKeyOffsets(l.compactMapBytes)
 	if err := c.mapKeys(); err != nil {
 		return err
 	}

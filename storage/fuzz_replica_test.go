@@ -62,7 +62,7 @@ func checkBatches(t testing.TB, l *Log) {
 			t.Fatal(err)
 		}
 		i := len(epochs) - 1
-		for i >= 0 && epochs[i].StartOffset > b.BaseOffset() {
+		for i >= 0 && epochs[i].StartOffset > max(b.BaseOffset(), next) {
 			i--
 		}
 		if b.BaseOffset() > next || b.NextOffset() <= next || b.LeaderEpoch() < epoch || i < 0 || epochs[i].Epoch != b.LeaderEpoch() {

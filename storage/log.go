@@ -117,9 +117,10 @@ type Log struct {
 
 	remover role
 
-	cleaner role
-	cleaned int64 // below it the log was compacted
-	horizon int64 // ms, when the first of the tombstones below cleaned may go; 0: unknown, or there are none
+	cleaner         role
+	compactMapBytes int   // bound on a compaction's keys; the cleaner's
+	cleaned         int64 // below it the log was compacted
+	horizon         int64 // ms, when the first of the tombstones below cleaned may go; 0: unknown, or there are none
 
 	epochs       []EpochEntry // ascending in both
 	unsettled    bool         // the index may not know the log as it is, durably
@@ -169,7 +170,7 @@ func (r *role) pass() bool {
 
 // OpenLog's work: a log that recover fills in.
 func openLog(d *disk, id PartitionID, cfg LogConfig, onDurable func()) (*Log, error) {
-	l := &Log{disk: d, id: id, dir: filepath.Join(d.partitionsDir(), id.String()), cfg: cfg, onDurable: onDurable}
+	l := &Log{disk: d, id: id, dir: filepath.Join(d.partitionsDir(), id.String()), cfg: cfg, onDurable: onDurable, compactMapBytes: compactMapBytes}
 	if err := l.recover(); err != nil {
 		return nil, err
 	}

@@ -169,6 +169,7 @@ func (r *recovery) segment(f foundSegment, nextBase int64) error {
 	r.next = f.base
 	last := metaNext == math.MaxInt64
 	switch {
+	case r.scanned: // one that compaction made anew, say: what the index knows of all behind it is dropped
 	case ok && m.Size == f.size && metaNext == nextBase && (!last || r.meta.Flushed >= f.base):
 		r.keepDamageOf(f.base, math.MaxInt64)
 		r.next = nextBase
