@@ -94,6 +94,9 @@ type pending struct {
 // stage checks all there is to check and gives the batches their offsets (R9).
 func (b *Broker) stage(acks Acks, req *AppendRequest) (pending, AppendResult) {
 	p, err := b.Partition(req.Topic, req.Partition)
+	if offline := (*OfflineError)(nil); errors.As(err, &offline) && errors.Is(offline.Cause, storage.ErrDiskNearlyFull) {
+		err = storage.ErrDiskNearlyFull // a full disk is what an append is told of, whatever found it out (S5)
+	}
 	if err != nil {
 		return pending{}, AppendResult{Err: err}
 	}

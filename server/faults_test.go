@@ -157,3 +157,32 @@ func TestS5_StopAndStartOnAFullDisk(t *testing.T) {
 	}
 	b.stop()
 }
+
+// TestS5_TopicMadeOnAFullDisk: there is no room for its directory. Produce is refused
+// like any other on a full disk, other topics are read, topics can be deleted, and the
+// partition is there as soon as there is room.
+func TestS5_TopicMadeOnAFullDisk(t *testing.T) {
+	t.Parallel()
+	dir, control := t.TempDir(), filepath.Join(t.TempDir(), "faults")
+	b := start(t, dir, "--disk-faults="+control, "--disk-reserve=0")
+	c := newClient(t, b.url)
+	for _, topic := range []string{"t", "old"} {
+		c.must(t, 201, "PUT", "/topics/"+topic, "", "")
+		c.must(t, 200, "POST", "/topics/"+topic+"?acks=-1", "application/json", `{"records":[{"value":0}]}`)
+	}
+	setFaults(t, control, "no-space")
+	c.must(t, 201, "PUT", "/topics/new", "", "")
+	if answer := c.must(t, 507, "POST", "/topics/new?acks=-1", "application/json", `{"records":[{"value":0}]}`); !strings.Contains(string(answer), `"outcome":"not_written"`) {
+		t.Errorf("%s", answer)
+	}
+	c.must(t, 200, "GET", "/topics/t/partitions/0/records", "", "")
+	c.must(t, 200, "DELETE", "/topics/t/partitions/0/records?before_offset=1", "", "")
+	c.must(t, 204, "DELETE", "/topics/old", "", "")
+	setFaults(t, control, "")
+	c.must(t, 201, "PUT", "/topics/another", "", "") // news of the metadata; else it takes some seconds
+	c.must(t, 200, "POST", "/topics/new?acks=-1", "application/json", `{"records":[{"value":0}]}`)
+	if start, end := c.end(t, "t", 0); start != 1 || end != 1 {
+		t.Errorf("the log reaches from %d to %d, want nothing at 1", start, end)
+	}
+	b.stop()
+}
