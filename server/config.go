@@ -57,6 +57,9 @@ type config struct {
 	// the controller has it. Hidden: shorter is for tests, on a machine that is quiet
 	// enough.
 	QuorumTimeout duration `hidden:"" default:"0s"`
+	// How often logs to compact are looked for; 0: as replication has it. Hidden: only
+	// tests have a reason not to wait.
+	CompactionInterval duration `hidden:"" default:"0s"`
 	// The versions of the protocol between brokers that this one claims to speak.
 	// Hidden: a test of upgrades has no other release to run.
 	Protocol protocolRange `hidden:"" placeholder:"LOW-HIGH"`

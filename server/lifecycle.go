@@ -317,6 +317,7 @@ func (p *process) replicationConfig() replication.Config {
 	return replication.Config{NodeID: p.cfg.NodeID, URL: p.url, Store: p.store, Controller: p.ctl, Peers: p.peers, Forward: p.peers,
 		SessionTimeout: time.Duration(p.cfg.BrokerSessionTimeout),
 		Logger:         p.log, Fsync: p.cfg.Fsync, LagMax: time.Duration(p.cfg.ReplicaLagTimeMax),
+		CompactionInterval: time.Duration(p.cfg.CompactionInterval),
 		Defaults: replication.Defaults{
 			Partitions:        p.cfg.DefaultPartitions,
 			ReplicationFactor: p.cfg.DefaultReplicationFactor,

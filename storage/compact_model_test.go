@@ -85,6 +85,7 @@ type modelKeyed struct {
 	epoch      int32
 	producer   int64
 	header     byte
+	base       int64 // of the batch it was appended in
 }
 
 func newCompactModel(t *testing.T, seed uint64) *compactModel {
@@ -292,7 +293,9 @@ func (m *compactModel) step() bool {
 		}
 		to := end - m.rng.Int64N(end-max(m.hw, m.log.StartOffset())+1)
 		m.note("truncate %d to %d", end, to)
-		m.synced = min(m.synced, m.hw)
+		if to < end {
+			m.synced = min(m.synced, m.records[to].base) // its batch goes as a whole
+		}
 		if _, err = m.log.TruncateTo(to); err == nil {
 			m.records = m.records[:m.log.WrittenEnd()]
 			m.synced = m.log.WrittenEnd()
@@ -327,9 +330,10 @@ func (m *compactModel) append() error {
 			p = &Producer{ID: producer, Epoch: 2, BaseSequence: int32(m.next)}
 		}
 		var b BatchBuilder
+		base := int64(len(m.records))
 		for range 1 + m.rng.IntN(6) {
 			r := modelKeyed{key: m.key(), value: []byte(fmt.Sprintf("v%d-%s", m.next, bytes.Repeat([]byte("x"), m.rng.IntN(60)))),
-				timestamp: 1_000 + int64(m.rng.IntN(10_000)), epoch: m.epoch, producer: producer, header: byte(m.next)}
+				timestamp: 1_000 + int64(m.rng.IntN(10_000)), epoch: m.epoch, producer: producer, header: byte(m.next), base: base}
 			switch m.rng.IntN(12) {
 			case 0, 1, 2:
 				r.value = nil
