@@ -161,6 +161,13 @@ func TestS5_LeaderFindsNoRoom(t *testing.T) {
 		}
 		s.fs.SetFault(nil)
 		s.expect(end, none)
+		st, err := s.log.Stage([]Batch{makeBatch(t, CompressionNone, int(end), 2, 100, steady)}, 7)
+		must(t, err)
+		must(t, s.log.Write(st))
+		if known := s.ix.durable[testID].meta.Epochs; len(known) == 0 || known[len(known)-1].Epoch != 7 {
+			t.Fatalf("full from step %d on: a byte of epoch 7 is written, and the index knows of %v (R49)", at, known)
+		}
+		end = st.EndOffset
 		s.kill()
 		s.open()
 		s.expect(end, none)
