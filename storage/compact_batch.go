@@ -4,10 +4,10 @@ import (
 	"encoding/binary"
 )
 
-// noProducerTime is the timestamp of a batch that has no records: Kafka's NO_TIMESTAMP.
+// noRecordTime is the timestamp of a batch that has no records: Kafka's NO_TIMESTAMP.
 const noRecordTime = -1
 
-// Control tells that the batch holds marks of a transaction's end, not records.
+// control tells that the batch holds marks of a transaction's end, not records.
 func (b Batch) control() bool { return b.attributes()&attrControl != 0 }
 
 func (b Batch) transactional() bool { return b.attributes()&attrTransactional != 0 }

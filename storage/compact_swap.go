@@ -81,8 +81,9 @@ func (c *compaction) swap(w *cleanedWriter, old []compactSegment) error {
 		return l.fail(fmt.Errorf("compaction: %w", err))
 	}
 	l.disk.index.replaceOffsets(l.id, base, next, w.offsets)
-	l.disk.index.update(l.id, l.describe)
-	return nil
+	// At once, or a crash would have the whole log read from here on: nothing else tells
+	// a segment that was replaced from one that was cut off.
+	return wrapFailed(l, l.disk.index.updateNow(l.id, l.describe))
 }
 
 // publish shows the new segment to readers in place of the old ones.
