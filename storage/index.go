@@ -121,7 +121,7 @@ func (ix *index) meta(id PartitionID) (logMeta, bool) {
 // offsetFloor finds the entry with the largest Offset at or below offset.
 func (ix *index) offsetFloor(id PartitionID, offset int64) (best indexEntry, found bool) {
 	below := int64(0)
-	var over []*noted // the layers looked at
+	var cleared []span // by the layers looked at; copied, as they change without mu
 	better := func(e indexEntry, ok bool) {
 		if ok && e.Offset >= below && (!found || e.Offset > best.Offset) {
 			best, found = e, true
@@ -133,9 +133,9 @@ func (ix *index) offsetFloor(id PartitionID, offset int64) (best indexEntry, fou
 		if n == nil {
 			continue
 		}
-		e, ok := floorBelow(over, offset, n.offsetFloor)
+		e, ok := floorBelow(cleared, offset, n.offsetFloor)
 		better(e, ok)
-		over = append(over, n)
+		cleared = append(cleared, n.cleared...)
 		if n.dropped || ok && !n.renoted { // else a lower layer may know a later entry
 			ix.mu.RUnlock()
 			return best, found
@@ -144,20 +144,20 @@ func (ix *index) offsetFloor(id PartitionID, offset int64) (best indexEntry, fou
 	}
 	ix.mu.RUnlock()
 	if offset >= below {
-		better(floorBelow(over, offset, func(offset int64) (indexEntry, bool) { return ix.storedOffsetFloor(id, offset) }))
+		better(floorBelow(cleared, offset, func(offset int64) (indexEntry, bool) { return ix.storedOffsetFloor(id, offset) }))
 	}
 	return best, found
 }
 
 // floorBelow is the last entry at or below offset of a layer, but for those that the
 // layers over it have cleared.
-func floorBelow(over []*noted, offset int64, floor func(offset int64) (indexEntry, bool)) (indexEntry, bool) {
+func floorBelow(cleared []span, offset int64, floor func(offset int64) (indexEntry, bool)) (indexEntry, bool) {
 	for {
 		e, ok := floor(offset)
 		hidden := false
-		for _, n := range over {
-			if from, h := n.hides(e.Offset); ok && h && !hidden {
-				offset, hidden = from-1, true
+		for _, s := range cleared {
+			if ok && !hidden && s.from <= e.Offset && e.Offset < s.to {
+				offset, hidden = s.from-1, true
 			}
 		}
 		if !hidden {

@@ -44,17 +44,6 @@ func (n *noted) clear(from, to int64) (dropped int) {
 	return before - len(n.offsets)
 }
 
-// hides tells whether entries of the layers below at offset were dropped, and from
-// where on.
-func (n *noted) hides(offset int64) (from int64, hidden bool) {
-	for _, s := range n.cleared {
-		if s.from <= offset && offset < s.to {
-			return s.from, true
-		}
-	}
-	return 0, false
-}
-
 func newLayer() *layer {
 	return &layer{logs: map[PartitionID]*noted{}, written: make(chan struct{})}
 }

@@ -53,7 +53,7 @@ type indexModel struct {
 // TestIndexAgainstModel does random work on an index and its model, with writes
 // to the file and reopenings in between, and compares every look-up.
 func TestIndexAgainstModel(t *testing.T) {
-	for seed := range uint64(10) {
+	for seed := range uint64(12) {
 		rng := rand.New(rand.NewPCG(seed, 1))
 		dir := memoryDir(t)
 		ix := testIndex(t, dir)
@@ -97,7 +97,7 @@ func indexStep(t *testing.T, rng *rand.Rand, ix *index, id PartitionID, m *index
 	if n := len(m.times); n > 0 {
 		end, last = max(end, m.times[n-1].Offset), m.times[n-1].MaxTimestamp
 	}
-	switch rng.IntN(10) {
+	switch rng.IntN(11) {
 	case 0, 1, 2, 3:
 		var batch []indexEntry
 		for range rng.IntN(40) {
@@ -135,6 +135,17 @@ func indexStep(t *testing.T, rng *rand.Rand, ix *index, id PartitionID, m *index
 		} else if err := ix.updateNow(id, func(lm *logMeta) { *lm = change.clone() }); err != nil {
 			t.Fatal(err)
 		}
+	case 10:
+		from := rng.Int64N(end + 2)
+		to := from + 1 + rng.Int64N(60)
+		var entries []indexEntry
+		for o := from; o < min(to, end+1); o += 1 + rng.Int64N(30) {
+			entries = append(entries, indexEntry{Offset: o, Segment: o / 100 * 100, Position: rng.Int64N(1 << 40)})
+		}
+		m.offsets = slices.DeleteFunc(m.offsets, func(e indexEntry) bool { return from <= e.Offset && e.Offset < to })
+		m.offsets = append(m.offsets, entries...)
+		slices.SortFunc(m.offsets, func(a, b indexEntry) int { return cmp.Compare(a.Offset, b.Offset) })
+		ix.replaceOffsets(id, from, to, entries)
 	case 9:
 		if rng.IntN(4) > 0 {
 			return
