@@ -66,6 +66,19 @@ func TestH06_TombstonesThroughACompaction(t *testing.T) {
 	if one.header.Get("Record-Offset") != "2" || one.header.Get("Highwater-Next-Offset") != "3" {
 		t.Errorf("one record from 0 on: %v", one.header)
 	}
+	first := b.get("/topics/c6/partitions/0/records?offset=0&count=1").want(200)
+	holds(string(first.body), `"key":"k3"`, `"value":""`)
+	if next := first.header.Get("Highwater-Next-Offset"); next != "3" {
+		t.Errorf("one of a count of one: the next offset is %s", next)
+	}
+	holds(string(b.get("/topics/c6/records?position=0:0").want(200).body), `"key":"k3"`, `"value":""`, `"key":"k4"`, `"value":{}`)
+	events := string(b.get("/topics/c6/partitions/0/records?offset=0&count=2", accept("text/event-stream")).want(200).body)
+	holds(events, `"key":"k3"`, `"value":""`, `"key":"k4"`, `"value":{}`)
+	for _, id := range []string{"id: 0:3\n", "id: 0:4\n"} { // the position after each record
+		if !strings.Contains(events, id) {
+			t.Errorf("%q lacks %q", events, id)
+		}
+	}
 	if end := b.end("c6", 0); end != 4 {
 		t.Errorf("log end %d", end)
 	}

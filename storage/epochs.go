@@ -1,6 +1,9 @@
 package storage
 
-import "slices"
+import (
+	"math"
+	"slices"
+)
 
 // EpochEntry says that leader epoch Epoch began at StartOffset.
 type EpochEntry struct {
@@ -98,4 +101,34 @@ func (l *Log) Epochs() []EpochEntry {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return slices.Clone(l.epochs)
+}
+
+// mergeEpochs joins the epochs that the index knows with those of the batches
+// that were scanned. An entry without records counts (R50), unless what it
+// counts from is gone.
+func (r *recovery) mergeEpochs() []EpochEntry {
+	var merged []EpochEntry
+	add := func(e EpochEntry) {
+		if n := len(merged); e.StartOffset <= r.next && (n == 0 || merged[n-1].Epoch < e.Epoch && merged[n-1].StartOffset < e.StartOffset) {
+			merged = append(merged, e)
+		}
+	}
+	from := int64(math.MaxInt64)
+	if len(r.epochs) > 0 {
+		from = r.epochs[0].StartOffset
+	}
+	for _, e := range r.meta.Epochs {
+		if e.StartOffset < from {
+			add(e)
+		}
+	}
+	for _, e := range r.epochs {
+		add(e)
+	}
+	for _, e := range r.meta.Epochs {
+		if len(r.epochs) == 0 || e.StartOffset == r.next {
+			add(e)
+		}
+	}
+	return merged
 }

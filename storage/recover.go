@@ -476,33 +476,3 @@ func (l *Log) endsInDamage(s *segment) bool {
 		return d.Segment == s.base && d.Bytes > 0 && d.Position+d.Bytes >= s.size
 	})
 }
-
-// mergeEpochs joins the epochs that the index knows with those of the batches
-// that were scanned. An entry without records counts (R50), unless what it
-// counts from is gone.
-func (r *recovery) mergeEpochs() []EpochEntry {
-	var merged []EpochEntry
-	add := func(e EpochEntry) {
-		if n := len(merged); e.StartOffset <= r.next && (n == 0 || merged[n-1].Epoch < e.Epoch && merged[n-1].StartOffset < e.StartOffset) {
-			merged = append(merged, e)
-		}
-	}
-	from := int64(math.MaxInt64)
-	if len(r.epochs) > 0 {
-		from = r.epochs[0].StartOffset
-	}
-	for _, e := range r.meta.Epochs {
-		if e.StartOffset < from {
-			add(e)
-		}
-	}
-	for _, e := range r.epochs {
-		add(e)
-	}
-	for _, e := range r.meta.Epochs {
-		if len(r.epochs) == 0 || e.StartOffset == r.next {
-			add(e)
-		}
-	}
-	return merged
-}
