@@ -25,6 +25,7 @@ var stayHome = map[string]string{
 	"storage.IdentityError":            "start of a process",
 	"storage.FormatVersionError":       "start of a process",
 	"storage.ReplicaBatchError":        "a follower's own",
+	"replication.NotCompactedError":    "an operator asks one broker, and no other",
 	"controller.ErrNoController":       "a change of metadata, which the controller forwards itself",
 	"controller.ErrOutcomeUnknown":     "as that",
 	"controller.TopicExistsError":      "as that",

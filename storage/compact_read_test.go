@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"highwater/storage/vfs"
 )
 
 // TestReadersDuringCompactions: who reads from the begin while segments are replaced
@@ -268,5 +270,40 @@ func TestKeyOffsets(t *testing.T) {
 	}
 	if got := m.last([]byte("nobody's")); got != -1 {
 		t.Errorf("an unknown key is at %d", got)
+	}
+}
+
+// TestF51_CrashAtEveryStepOfASwap: whatever of it reached the disk, the next start
+// finds every key's last value, a log without a gap or damage, and goes on.
+func TestF51_CrashAtEveryStepOfASwap(t *testing.T) {
+	for seed := range uint64(12) {
+		for mode := range vfs.CrashModes {
+			for at := 1; ; at++ {
+				s := newMemStore(t, compactConfig(250))
+				for i := range 9 {
+					mustAppend(t, s.log, keyed(t, CompressionNone, nil, 1, fmt.Sprintf("k%d=%d", i%2, i), "x=1"))
+				}
+				must(t, s.ix.flush())
+				s.cfg.SegmentBytes = 1 << 20 // all of them become one
+				s.log.Configure(s.cfg)
+				s.fs.Reseed(rand.New(rand.NewPCG(seed, 5)))
+				s.fs.CrashAt(at)
+				_, err := s.log.Compact(context.Background(), CompactOptions{HighWatermark: s.log.WrittenEnd()})
+				done := !s.fs.Crashed()
+				if done && err != nil {
+					t.Fatal(err)
+				}
+				s.crash(mode)
+				if damage := s.log.Damage(); len(damage) > 0 {
+					t.Fatalf("seed %d, mode %d, crash at operation %d: damage %v", seed, mode, at, damage)
+				}
+				checkBatches(t, s.log)
+				compactNow(t, s.log)
+				wantContents(t, s.log, "14 k1=7", "16 k0=8", "17 x=1")
+				if done {
+					break
+				}
+			}
+		}
 	}
 }

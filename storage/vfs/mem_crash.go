@@ -26,6 +26,9 @@ func (f *Mem) CrashAt(n int) {
 // Stop ends the process that uses the file system: all it does fails from now on.
 func (f *Mem) Stop() { f.mu.Lock(); f.crashed = true; f.mu.Unlock() }
 
+// Reseed replaces the source of what happens by chance.
+func (f *Mem) Reseed(rng *rand.Rand) { f.mu.Lock(); f.rng = rng; f.mu.Unlock() }
+
 // Crashed says that the crash point was reached, or Stop called.
 func (f *Mem) Crashed() bool { f.mu.Lock(); defer f.mu.Unlock(); return f.crashed }
 
