@@ -40,6 +40,9 @@ type AppendRequest struct {
 	Batches   []storage.Batch // owned by the log from here on
 	// ExpectedOffset, if set, must be the log's end.
 	ExpectedOffset *int64
+	// LeaderEpoch, if set, is the one in which this broker must lead the partition. Such
+	// a request is for this broker alone: it is never sent on.
+	LeaderEpoch *int32
 }
 
 // AppendResult tells where the batches went and what is proved about it. With
@@ -123,7 +126,7 @@ func (b *Broker) stageIn(p *Partition, acks Acks, req *AppendRequest) (storage.S
 		return storage.Staged{}, 0, p.closed
 	case req.TopicID != uuid.Nil && req.TopicID != p.topic.meta.Load().ID:
 		return storage.Staged{}, 0, &controller.UnknownTopicError{Topic: req.Topic}
-	case !p.leader || p.held || !leads:
+	case !p.leader || p.held || !leads, req.LeaderEpoch != nil && *req.LeaderEpoch != p.leaderEpoch:
 		return storage.Staged{}, 0, p.notLeader()
 	case !b.vouches(p):
 		return storage.Staged{}, 0, p.notConfirmed()

@@ -28,13 +28,15 @@ type CreateTopicRequest struct {
 	// whole life; 0: 2 with three replicas or more, else 1.
 	MinInSync int
 	Configs   map[string]string
+	// Internal: the topic is one that Highwater keeps for itself.
+	Internal bool
 }
 
 // Check tells what is wrong with the request in a cluster of this many brokers:
 // nil, *InvalidNameError, *InvalidConfigError (several are joined) or
 // *ImpossibleError.
 func (r *CreateTopicRequest) Check(brokers int) error {
-	if err := CheckTopicName(r.Name); err != nil {
+	if err := CheckTopicName(r.Name); err != nil && !(r.Internal && IsInternalTopic(r.Name)) {
 		return err
 	}
 	if err := CheckConfigs(r.Configs); err != nil {

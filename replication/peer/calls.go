@@ -7,6 +7,7 @@ import (
 
 	"highwater/replication"
 	"highwater/replication/controller"
+	"highwater/replication/group"
 	"highwater/replication/wire"
 )
 
@@ -14,6 +15,7 @@ var (
 	_ replication.Peers  = (*Client)(nil)
 	_ replication.Caller = (*Client)(nil)
 	_ controller.Peers   = (*Client)(nil)
+	_ group.Peers        = (*Client)(nil)
 )
 
 // Fetch sends a follower's long-poll.
@@ -57,6 +59,21 @@ const joinWait = 20 * time.Second
 // Founding speaks to another initial voter.
 func (c *Client) Founding(ctx context.Context, url string, req *wire.Founding) (*wire.Founding, error) {
 	return ask[wire.Founding, wire.Founding](ctx, c, url, wire.PathFounding, 0, req)
+}
+
+// GroupCall has a group's coordinator do a call.
+func (c *Client) GroupCall(ctx context.Context, url string, req *wire.GroupCall) (*wire.GroupAnswer, error) {
+	return ask[wire.GroupCall, wire.GroupAnswer](ctx, c, url, wire.PathGroupCall, ms(req.TimeoutMs), req)
+}
+
+// GroupBeat tells a coordinator of the polls under way here.
+func (c *Client) GroupBeat(ctx context.Context, url string, req *wire.GroupBeat) (*wire.GroupBeatAnswer, error) {
+	return ask[wire.GroupBeat, wire.GroupBeatAnswer](ctx, c, url, wire.PathGroupBeat, ms(req.MaxWaitMs), req)
+}
+
+// GroupList asks for the groups that a broker coordinates.
+func (c *Client) GroupList(ctx context.Context, url string, req *wire.GroupList) (*wire.GroupListAnswer, error) {
+	return ask[wire.GroupList, wire.GroupListAnswer](ctx, c, url, wire.PathGroupList, 0, req)
 }
 
 // ask calls with messages that are JSON.

@@ -19,6 +19,9 @@ const (
 	PathOffsets         = "offsets"
 	PathDeleteRecords   = "delete-records"
 	PathStatus          = "status"
+	PathGroupCall       = "group/call"
+	PathGroupBeat       = "group/beat"
+	PathGroupList       = "group/list"
 	PathDebugPartitions = "debug/partitions" // GET, for tests and people
 
 	// For operators: JSON in and out.
