@@ -14,6 +14,9 @@ type Call struct {
 	// ID tells a call that is sent again from a new one: a coordinator that has done
 	// it answers as before.
 	ID uuid.UUID `json:"id"`
+	// Metadata is the raft index of the metadata by which the front found topic ids:
+	// the coordinator waits until it knows as much. Groups.Do sets it.
+	Metadata uint64 `json:"metadata"`
 
 	Create      *Create      `json:"create,omitempty"`
 	Leave       *Leave       `json:"leave,omitempty"`
@@ -111,7 +114,7 @@ type MemberInfo struct {
 // Begin begins a poll: it is a sign of life, gives back what has to move to others,
 // takes what is free, and commits what the poll before delivered when the member
 // commits by itself. It waits, at most WaitMs, until the member owns something.
-// Errors: *PollRunningError, *NotSubscribedError.
+// Errors: *PollRunningError, *NotSubscribedError, with Token also ErrPollOver.
 type Begin struct {
 	Instance string `json:"instance"`
 	// Join, if set, makes the member first if it doesn't live, and has it subscribe to
@@ -155,8 +158,11 @@ type Position struct {
 	LeaderEpoch int32 `json:"leader_epoch"`
 }
 
-// Deliver says what a poll with a request id is about to answer, before the first
-// byte of it is sent.
+// Deliver says what a poll is about to answer, before the first byte of it is sent: a
+// poll with a request id, which can be repeated then, and any poll that found a
+// position by ResetLatest. What was found lasts from then on, so it is best told at
+// once, with To equal to From, before waiting; a second Deliver may follow. Errors:
+// ErrPollOver: nothing may be delivered; Renew tells whether the poll can go on.
 type Deliver struct {
 	Instance string     `json:"instance"`
 	Token    uint64     `json:"token"`
@@ -165,9 +171,9 @@ type Deliver struct {
 }
 
 // End ends a poll. To are the positions behind what was delivered, of each partition
-// that it began to read; they count only when the answer was Written to its end. A
-// position that was found by ResetLatest is kept for good before the answer, so that
-// nobody skips what comes meanwhile.
+// that it began to read; they count only when the answer was Written to its end. From
+// a partition whose position was found by ResetLatest and not told by Deliver nothing
+// may have been delivered. A poll that is over or unknown ends without an error.
 type End struct {
 	Instance string     `json:"instance"`
 	Token    uint64     `json:"token"`
@@ -176,7 +182,8 @@ type End struct {
 }
 
 // Commit makes offsets last. All or nothing. Errors: *FencedError for a partition
-// that the member doesn't own, *PollRunningError.
+// that the member doesn't own; with All *PollRunningError, *PositionsLostError; without
+// an instance *ActiveError.
 type Commit struct {
 	Instance string `json:"instance,omitempty"`
 	// All commits what the member's answers have delivered.

@@ -111,3 +111,21 @@ type TooManyError struct {
 }
 
 func (e *TooManyError) Error() string { return fmt.Sprintf("group: more than %d %s", e.Limit, e.What) }
+
+// ErrPollOver: the poll is over: its front was silent too long, or a newer poll took
+// its place. Nothing may be delivered by it any more.
+var ErrPollOver = errors.New("group: the poll is over")
+
+// PositionsLostError: what the member's answers delivered isn't known any more, since
+// the coordinator changed; a commit of all that would commit nothing. Records come
+// again with the next poll; a commit that names offsets works.
+type PositionsLostError struct{ Group, Instance string }
+
+func (e *PositionsLostError) Error() string {
+	return fmt.Sprintf("group: what %s of group %s was delivered is no longer known", e.Instance, e.Group)
+}
+
+// InvalidError: a call that no group could do.
+type InvalidError struct{ Reason string }
+
+func (e *InvalidError) Error() string { return "group: " + e.Reason }
