@@ -81,7 +81,8 @@ type Leave struct {
 	Instance string `json:"instance"`
 }
 
-// Subscribe replaces a member's subscription; an empty one ends it. Errors:
+// Subscribe replaces a member's subscription; an empty one ends it, and assignments of
+// its own too. Errors:
 // *MixedError when the member has assignments of its own.
 type Subscribe struct {
 	Instance string   `json:"instance"`

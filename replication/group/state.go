@@ -2,7 +2,10 @@ package group
 
 import (
 	"errors"
+	"fmt"
 	"time"
+
+	"github.com/google/uuid"
 )
 
 // Limits of a group, so that none takes the coordinator's memory.
@@ -35,55 +38,258 @@ var (
 	errBehind = errors.New("group: metadata is behind")
 )
 
+// mutation switches one rule off, so that tests can show that the model notices.
+// Production code never sets one.
+type mutation byte
+
+const (
+	noOwnerCheck   mutation = 1 << iota // a commit may come from anybody
+	noIncarnation                       // a fenced incarnation goes on
+	noRelease                           // a partition is granted while another owns it
+	noInitial                           // what ResetLatest found is forgotten
+	noCommitAtNext                      // auto-commit commits when the answer is written
+	noEpochOfGrant                      // a commit may be for a grant that the member hasn't seen
+)
+
+func (m mutation) has(one mutation) bool { return m&one != 0 }
+
 // state is one group: what lasts of it, which changes by records only, and what is
 // soft. It knows no clock, lock or goroutine.
 type state struct {
-	group string
+	group    string
+	mutation mutation
+
+	// What lasts.
+	meta    *groupValue // nil: the group is nothing
+	members map[string]*member
+	gone    map[string]*memberValue
+	offsets map[part]*offsetValue
+
+	// What follows from it.
+	owners map[part]*member
+	index  uint64 // of the newest metadata that any of it rests on
+
+	// Soft.
+	live   bool            // it has left replay
+	due    time.Time       // not after the first deadline of a member; zero: none
+	target map[part]string // who is to own what; nil: not known yet
+	// shape of the topics that target was made for, if shaped.
+	shape  uint64
+	shaped bool
+	// staleTarget: members or topics changed. unsettled: partitions may be free, or
+	// with an owner that they are to leave.
+	staleTarget, unsettled bool
+	out                    []record // of the call under way
 }
 
-func newState(group string) *state { return &state{group: group} }
+// member is one that is alive.
+type member struct {
+	name string
+	v    *memberValue // what lasts; never written to
+
+	owned    map[part]int32 // v.owned: the generation of each grant
+	assigned map[part]bool  // v.assigned
+
+	// heard is when a request of it came last.
+	heard time.Time
+	// epoch is the generation in which it last learned what it owns: a grant after
+	// that is none that it can commit for (G4, KIP-1251).
+	epoch int32
+	// positions are where it reads on, delivered the ends of what its answers held
+	// and no commit of all has committed.
+	positions, delivered map[part]place
+	poll                 *poll
+	last                 *delivery
+	// lost: what was soft went with another coordinator, and no poll has begun since.
+	lost bool
+	// revoking is how many of its partitions are to go to others.
+	revoking int
+}
+
+// place is where to read in a partition.
+type place struct {
+	offset      int64 // -1: unknown
+	leaderEpoch int32 // of the record before; -1: unknown
+}
+
+func newState(group string) *state {
+	return &state{
+		group: group, members: map[string]*member{}, gone: map[string]*memberValue{},
+		offsets: map[part]*offsetValue{}, owners: map[part]*member{}, staleTarget: true,
+	}
+}
 
 // apply takes a record of the log. It is the only thing that changes what lasts.
 // Records may come more than once and, of one key, each but the last may be missing.
-func (s *state) apply(rec record) error { return nil }
-
-// do decides a call. The records, also those that come with an error, are applied
-// already and have to be appended in one batch before anybody is told.
-func (s *state) do(now time.Time, topics Topics, call *Call) (*Answer, []record, error) {
-	return nil, nil, ErrNoCoordinator
+func (s *state) apply(rec record) error {
+	if rec.group != s.group {
+		return fmt.Errorf("group: a record of group %s for group %s", rec.group, s.group)
+	}
+	switch rec.kind {
+	case kindGroup:
+		s.meta = rec.meta
+	case kindMember:
+		s.applyMember(rec.name, rec.member)
+	case kindOffset:
+		if rec.offset == nil {
+			delete(s.offsets, rec.part)
+			break
+		}
+		s.offsets[rec.part] = rec.offset
+		s.index = max(s.index, rec.offset.index)
+	}
+	return nil
 }
 
-// tick does what is due: silent members expire, polls without beats are over,
-// partitions go where they belong. It is called at next, after a load, and when
-// the metadata has changed.
-func (s *state) tick(now time.Time, topics Topics) []record { return nil }
+func (s *state) applyMember(name string, v *memberValue) {
+	if v != nil {
+		s.index = max(s.index, v.index)
+	}
+	old := s.members[name]
+	delete(s.gone, name)
+	if v == nil || v.status != alive {
+		if v != nil {
+			s.gone[name] = v
+		}
+		if old != nil {
+			delete(s.members, name)
+			s.own(old, nil)
+			s.staleTarget = true
+		}
+		return
+	}
+	m := old
+	switch {
+	case old == nil:
+		m = &member{name: name}
+		s.members[name] = m
+		s.staleTarget = true
+	case old.v.incarnation != v.incarnation:
+		m = &member{name: name} // all that was soft was the former one's
+		s.members[name] = m
+		s.own(old, nil)
+	case !old.v.sameSubscription(v):
+		s.staleTarget = true
+	}
+	m.v = v
+	s.own(m, v.owned)
+	m.assigned = nil
+	if len(v.assigned) > 0 {
+		m.assigned = make(map[part]bool, len(v.assigned))
+		for _, p := range v.assigned {
+			m.assigned[p] = true
+		}
+	}
+	m.forget()
+}
 
-// next is when tick has something to do; zero: not before something else happens.
-func (s *state) next() time.Time { return time.Time{} }
+// own makes owned all that m owns.
+func (s *state) own(m *member, owned []ownedPart) {
+	for p := range m.owned {
+		if s.owners[p] == m {
+			delete(s.owners, p)
+		}
+	}
+	m.owned = nil
+	if len(owned) > 0 {
+		m.owned = make(map[part]int32, len(owned))
+	}
+	for _, o := range owned {
+		m.owned[o.part] = o.generation
+		s.owners[o.part] = m
+	}
+	s.unsettled = true
+}
+
+// forget drops what is soft of partitions that the member no longer reads.
+func (m *member) forget() {
+	for p := range m.positions {
+		if !m.reads(p) {
+			delete(m.positions, p)
+		}
+	}
+	for p := range m.delivered {
+		if !m.reads(p) {
+			delete(m.delivered, p)
+		}
+	}
+}
+
+// reads tells whether the member reads a partition: it owns it, or assigned it to
+// itself.
+func (m *member) reads(p part) bool {
+	_, owns := m.owned[p]
+	return owns || m.assigned[p]
+}
+
+// put makes a record and applies it.
+func (s *state) put(rec record) {
+	rec.group = s.group
+	_ = s.apply(rec) // it is this group's
+	s.out = append(s.out, rec)
+}
+
+func (s *state) putMember(name string, v *memberValue) {
+	s.put(record{recordKey: recordKey{kind: kindMember, name: name}, member: v})
+}
+
+func (s *state) putOffset(p part, v *offsetValue) {
+	s.put(record{recordKey: recordKey{kind: kindOffset, part: p}, offset: v})
+}
+
+func (s *state) putMeta(v *groupValue) {
+	s.put(record{recordKey: recordKey{kind: kindGroup}, meta: v})
+}
+
+// found makes the group something.
+func (s *state) found() {
+	if s.meta == nil {
+		s.putMeta(&groupValue{})
+	}
+}
+
+func (s *state) generation() int32 {
+	if s.meta == nil {
+		return 0
+	}
+	return s.meta.generation
+}
+
+// take gives the records of the call under way, of each key only the newest.
+func (s *state) take() []record {
+	out := s.out
+	s.out = nil
+	if len(out) < 2 {
+		return out
+	}
+	last := make(map[recordKey]int, len(out))
+	for i, rec := range out {
+		last[rec.recordKey] = i
+	}
+	if len(last) == len(out) {
+		return out
+	}
+	kept := make([]record, 0, len(last))
+	for i, rec := range out {
+		if last[rec.recordKey] == i {
+			kept = append(kept, rec)
+		}
+	}
+	return kept
+}
 
 // exists tells whether the group is anything: somebody joined it or committed for it.
-func (s *state) exists() bool { return false }
+func (s *state) exists() bool { return s.meta != nil }
 
-// listing is the group in a list; Coordinator is left to the caller.
-func (s *state) listing() Listing { return Listing{} }
-
-// callToken is the token that the poll begun by a call has.
-func callToken(call *Call) uint64 { return 0 }
-
-// fate of a poll.
-type fate byte
-
-const (
-	pollGoesOn  fate = iota
-	pollChanged      // what its member owns has changed or has to: Renew if nothing is delivered
-	pollOver
-)
-
-// beat is a sign of life of a poll from its front.
-func (s *state) beat(now time.Time, instance string, token uint64) fate { return pollOver }
-
-// poll tells the fate of a poll and is no sign of life.
-func (s *state) poll(instance string, token uint64) fate { return pollOver }
-
-// frontGone ends the polls of a broker that is fenced.
-func (s *state) frontGone(front int32) {}
+// did tells whether a commit by this call is among the committed offsets.
+func (s *state) did(call uuid.UUID) bool {
+	if call == (uuid.UUID{}) {
+		return false
+	}
+	for _, v := range s.offsets {
+		if v.call == call && !v.initial {
+			return true
+		}
+	}
+	return false
+}
