@@ -16,6 +16,7 @@ import (
 
 	"highwater/replication"
 	"highwater/replication/controller"
+	"highwater/replication/group"
 	"highwater/replication/peer"
 	"highwater/storage"
 )
@@ -129,7 +130,10 @@ func (n *clusterNode) join() error {
 	}
 	n.internal.SetBroker(n.broker)
 	n.stopped.Go(func() { _ = n.broker.Run(ctx) })
-	n.handler = New(Config{Broker: n.broker, Logger: zerolog.New(n.log), Metrics: n.metrics, Version: "test", AdvertiseURL: n.url,
+	n.groups = group.New(group.Config{NodeID: n.id, Log: n.broker.GroupLog(), Metadata: n.ctl, Peers: n.peers, Errors: replication.GroupErrors{}, Logger: zerolog.New(n.log)})
+	n.internal.SetGroups(n.groups)
+	n.stopped.Go(func() { _ = n.groups.Run(ctx) })
+	n.handler = New(Config{Broker: n.broker, Groups: n.groups, Logger: zerolog.New(n.log), Metrics: n.metrics, Version: "test", AdvertiseURL: n.url,
 		DefaultAcks: replication.AcksLeader, Now: time.Now, Draining: n.draining, Streams: &n.streams})
 	return nil
 }

@@ -19,6 +19,7 @@ import (
 
 	"highwater/replication"
 	"highwater/replication/controller"
+	"highwater/replication/group"
 	"highwater/storage"
 )
 
@@ -32,6 +33,7 @@ type testBroker struct {
 
 	url      string
 	addr     string
+	groups   *group.Groups
 	broker   *replication.Broker
 	metrics  *prometheus.Registry
 	handler  http.Handler
@@ -102,12 +104,13 @@ func (b *testBroker) start() {
 	}
 	b.broker = replication.New(replication.Config{NodeID: 1, URL: b.url, Store: b.store, Controller: b.ctl, Logger: logger, Defaults: defaults})
 	must(t, b.broker.Start(ctx))
-	for _, run := range []func(context.Context) error{b.store.Run, b.ctl.Run, b.broker.Run} {
+	b.groups = group.New(group.Config{NodeID: 1, Log: b.broker.GroupLog(), Metadata: b.ctl, Errors: replication.GroupErrors{}, Logger: logger})
+	for _, run := range []func(context.Context) error{b.store.Run, b.ctl.Run, b.broker.Run, b.groups.Run} {
 		b.stopped.Go(func() { _ = run(ctx) })
 	}
 	b.metrics = prometheus.NewRegistry()
 	b.draining = make(chan struct{})
-	cfg := Config{Broker: b.broker, Logger: logger, Metrics: b.metrics, Version: "test", AdvertiseURL: b.url,
+	cfg := Config{Broker: b.broker, Groups: b.groups, Logger: logger, Metrics: b.metrics, Version: "test", AdvertiseURL: b.url,
 		DefaultAcks: replication.AcksLeader, Now: time.Now, Draining: b.draining, Streams: &b.streams}
 	if b.opts.handlers != nil {
 		b.opts.handlers(&cfg)

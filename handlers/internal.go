@@ -20,6 +20,7 @@ import (
 
 	"highwater/replication"
 	"highwater/replication/controller"
+	"highwater/replication/group"
 	"highwater/replication/wire"
 )
 
@@ -55,6 +56,7 @@ type Internal struct {
 	secret     [sha256.Size]byte
 	controller atomic.Pointer[controller.Controller]
 	broker     atomic.Pointer[replication.Broker]
+	groups     atomic.Pointer[group.Groups]
 	bodies     limit // of request bodies held in memory, in bytes
 	buffers    buffers
 	requests   *prometheus.CounterVec
@@ -119,6 +121,9 @@ var internalCalls = [...]internalCall{
 	{wire.PathOffsets, http.MethodPost, (*Internal).offsets},
 	{wire.PathDeleteRecords, http.MethodPost, (*Internal).deleteRecords},
 	{wire.PathStatus, http.MethodPost, (*Internal).status},
+	{wire.PathGroupCall, http.MethodPost, (*Internal).groupCall},
+	{wire.PathGroupBeat, http.MethodPost, (*Internal).groupBeat},
+	{wire.PathGroupList, http.MethodPost, (*Internal).groupList},
 	{wire.PathHeartbeat, http.MethodPost, (*Internal).heartbeat},
 	{wire.PathPropose, http.MethodPost, (*Internal).propose},
 	{wire.PathJoin, http.MethodPost, (*Internal).join},

@@ -1,41 +1,9 @@
 package handlers
 
-// murmur2 is the hash of Kafka's Java client (Utils.murmur2), over the bytes of
-// a key. Its arithmetic is modulo 2^32.
-func murmur2(data []byte) uint32 {
-	const (
-		seed = 0x9747b28c
-		m    = 0x5bd1e995
-		r    = 24
-	)
-	h := uint32(seed) ^ uint32(len(data))
-	for ; len(data) >= 4; data = data[4:] {
-		k := uint32(data[0]) | uint32(data[1])<<8 | uint32(data[2])<<16 | uint32(data[3])<<24
-		k *= m
-		k ^= k >> r
-		k *= m
-		h *= m
-		h ^= k
-	}
-	switch len(data) {
-	case 3:
-		h ^= uint32(data[2]) << 16
-		fallthrough
-	case 2:
-		h ^= uint32(data[1]) << 8
-		fallthrough
-	case 1:
-		h ^= uint32(data[0])
-		h *= m
-	}
-	h ^= h >> 13
-	h *= m
-	h ^= h >> 15
-	return h
-}
+import "highwater/replication/group"
 
 // partitionForKey is where Kafka's default partitioner puts a key: the hash with
 // its sign bit cleared (toPositive), modulo the number of partitions.
 func partitionForKey(key []byte, partitions int32) int32 {
-	return int32(murmur2(key)&0x7fffffff) % partitions
+	return int32(group.Murmur2(key)&0x7fffffff) % partitions
 }

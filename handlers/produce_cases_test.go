@@ -3,6 +3,7 @@ package handlers
 import (
 	"bytes"
 	"fmt"
+	"highwater/replication/group"
 	"math"
 	"net/http"
 	"net/http/httptest"
@@ -191,8 +192,8 @@ func TestH29_PartitionerIsKafkas(t *testing.T) {
 	// The vectors of Kafka's UtilsTest.testMurmur2.
 	for key, want := range map[string]int32{"21": -973932308, "foobar": -790332482, "a-little-bit-long-string": -985981536,
 		"a-little-bit-longer-string": -1486304829, "lkjh234lh9fiuh90y23oiuhsafujhadof229phr9h19h89h8": -58897971, "abc": 479470107} {
-		if got := int32(murmur2([]byte(key))); got != want {
-			t.Errorf("murmur2(%s) = %d, want %d", key, got, want)
+		if got := int32(group.Murmur2([]byte(key))); got != want {
+			t.Errorf("Murmur2(%s) = %d, want %d", key, got, want)
 		}
 	}
 	b := startBroker(t)

@@ -70,30 +70,30 @@ func (l GroupLog) Bounds(num, epoch int32) (start, end int64, err error) {
 const groupReadBytes = 1 << 20
 
 // Read waits for committed records and reads them.
-func (l GroupLog) Read(ctx context.Context, num, epoch int32, offset int64, buf []byte) ([]byte, error) {
+func (l GroupLog) Read(ctx context.Context, num, epoch int32, offset int64, buf []byte) ([]byte, int64, error) {
 	p, err := l.leads(num, epoch)
 	if err != nil {
-		return nil, err
+		return nil, 0, err
 	}
 	signal := NewSignal()
 	defer p.Subscribe(signal)()
 	for {
 		if _, err := l.leads(num, epoch); err != nil {
-			return nil, err
+			return nil, 0, err
 		}
 		res, err := p.read(&FetchRequest{Topic: groups.Topic, Partition: num, Offset: offset, MaxBytes: groupReadBytes, Buffer: buf, Isolation: ReadUncommitted})
 		switch {
 		case IsTransient(err):
-			return nil, noCoordinator(err)
+			return nil, 0, noCoordinator(err)
 		case err != nil:
-			return nil, err
-		case len(res.Data) > 0 || offset < res.HighWatermark:
-			return res.Data, nil
+			return nil, 0, err
+		case offset < res.HighWatermark:
+			return res.Data, res.HighWatermark, nil
 		}
 		select {
 		case <-signal.C:
 		case <-ctx.Done():
-			return nil, noCoordinator(ctx.Err())
+			return nil, 0, noCoordinator(ctx.Err())
 		}
 	}
 }

@@ -17,6 +17,7 @@ import (
 	"highwater/handlers"
 	"highwater/replication"
 	"highwater/replication/controller"
+	"highwater/replication/group"
 	"highwater/replication/peer"
 	"highwater/storage"
 	"highwater/storage/vfs"
@@ -43,6 +44,9 @@ type process struct {
 	store  *storage.Store
 	ctl    *controller.Controller
 	broker *replication.Broker
+	groups *group.Groups
+	// stopGroups ends coordinating, before the appends of coordinators are waited for.
+	stopGroups context.CancelFunc
 }
 
 func newProcess(cfg *config, log zerolog.Logger) *process {
@@ -102,6 +106,16 @@ func (p *process) start(ctx, loopsCtx context.Context, loops *errgroup.Group) (e
 	}
 	p.internal.SetBroker(p.broker)
 	loops.Go(func() error { return p.broker.Run(loopsCtx) })
+
+	// Consumer groups stand on a partition that is led: they load as it comes to be.
+	p.groups = group.New(group.Config{NodeID: p.cfg.NodeID, Log: p.broker.GroupLog(), Metadata: p.ctl, Peers: p.peers, Errors: replication.GroupErrors{}, Logger: p.log})
+	if err := p.metrics.registry.Register(p.groups.Collector()); err != nil {
+		return err
+	}
+	p.internal.SetGroups(p.groups)
+	groupsCtx, stopGroups := context.WithCancel(loopsCtx)
+	p.stopGroups = stopGroups
+	loops.Go(func() error { return p.groups.Run(groupsCtx) })
 
 	// The gate last: nothing behind it is half built.
 	p.gate.open(handlers.New(p.handlersConfig()))
@@ -210,6 +224,9 @@ func (p *process) stop(grace time.Duration, stopLoops func() error) (errs stopEr
 			lameDuck = lameDuckOfOthers
 		} else {
 			p.broker.Drain()
+			if p.groups != nil {
+				p.groups.Drain() // there is no other coordinator to wait for
+			}
 		}
 	}
 	//    Streams end in order, long polls are answered, and each connection ends
@@ -223,6 +240,9 @@ func (p *process) stop(grace time.Duration, stopLoops func() error) (errs stopEr
 			p.log.Info().Msg("draining")
 		}
 		p.shutdownHTTP(ctx, lameDuck)
+	}
+	if p.stopGroups != nil {
+		p.stopGroups()
 	}
 	if p.broker != nil {
 		// Appends outlive the connections they came by.
@@ -327,7 +347,7 @@ func (p *process) replicationConfig() replication.Config {
 }
 
 func (p *process) handlersConfig() handlers.Config {
-	return handlers.Config{Broker: p.broker, Logger: p.log, Metrics: p.metrics.registry, Version: version, AdvertiseURL: p.url,
+	return handlers.Config{Broker: p.broker, Groups: p.groups, Logger: p.log, Metrics: p.metrics.registry, Version: version, AdvertiseURL: p.url,
 		DefaultAcks: replication.Acks(p.cfg.DefaultAcks), MaxRequestBytes: int64(p.cfg.MaxRequest),
 		Now: time.Now, Draining: p.draining, LastCall: p.requests.ctx, Streams: &p.streams, Ready: p.ready}
 }

@@ -18,9 +18,10 @@ type Log interface {
 	// Bounds tells where the log starts and where it ends: what was appended, committed
 	// or not, ends there.
 	Bounds(partition, epoch int32) (start, end int64, err error)
-	// Read waits until there are committed records from offset on, or ctx ends, and
-	// returns whole batches of them, in the memory of buf if they fit.
-	Read(ctx context.Context, partition, epoch int32, offset int64, buf []byte) ([]byte, error)
+	// Read waits until the high watermark is above offset, or ctx ends, and returns
+	// whole batches from there on, in the memory of buf if they fit. There may be none:
+	// compaction leaves gaps.
+	Read(ctx context.Context, partition, epoch int32, offset int64, buf []byte) (data []byte, highWatermark int64, err error)
 	// Leads is nil when nobody else can have led the partition until it was called.
 	Leads(partition, epoch int32) error
 	// Ready is nil when an append would be taken now; else it is the error of it.
@@ -36,6 +37,8 @@ type Metadata interface {
 	// State is the newest that is known here; Changed is closed at its next change.
 	State() *controller.State
 	Changed() <-chan struct{}
+	// CatchUp makes State as new as the quorum's, if that can be asked now.
+	CatchUp(ctx context.Context)
 }
 
 // Peers reaches other brokers. An error that wraps wire.ErrNotSent says that the

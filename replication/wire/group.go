@@ -25,22 +25,28 @@ type GroupAnswer struct {
 type GroupBeat struct {
 	Version int `json:"version"`
 	// Front is the sender.
-	Front     int32           `json:"front"`
-	MaxWaitMs int64           `json:"max_wait_ms"`
-	Groups    []GroupOfTokens `json:"groups"`
+	Front     int32        `json:"front"`
+	MaxWaitMs int64        `json:"max_wait_ms"`
+	Groups    []GroupPolls `json:"groups"`
 }
 
-// GroupOfTokens is polls of one group by their tokens.
-type GroupOfTokens struct {
-	Group  string   `json:"group"`
-	Tokens []uint64 `json:"tokens"`
+// GroupPolls is polls of one group.
+type GroupPolls struct {
+	Group string      `json:"group"`
+	Polls []GroupPoll `json:"polls"`
+}
+
+// GroupPoll is a poll of a member.
+type GroupPoll struct {
+	Instance string `json:"instance"`
+	Token    uint64 `json:"token"`
 }
 
 // GroupBeatAnswer names the polls that have to look again: what they may read has
-// changed, or they are over.
+// changed or has to, or they are over.
 type GroupBeatAnswer struct {
-	Version int             `json:"version"`
-	Changed []GroupOfTokens `json:"changed,omitempty"`
+	Version int          `json:"version"`
+	Changed []GroupPolls `json:"changed,omitempty"`
 }
 
 // GroupList asks a broker for all groups that it coordinates.

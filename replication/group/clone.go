@@ -1,0 +1,29 @@
+package group
+
+import "maps"
+
+// clone is a copy that shares nothing with s that either will write to: what it
+// decides can be thrown away. It is for the times when nothing can be appended.
+func (s *state) clone() *state {
+	c := *s
+	c.members, c.gone, c.offsets, c.target = make(map[string]*member, len(s.members)), maps.Clone(s.gone), maps.Clone(s.offsets), maps.Clone(s.target)
+	c.owners, c.out = make(map[part]*member, len(s.owners)), nil
+	for name, m := range s.members {
+		c.members[name] = m.clone()
+	}
+	for p, m := range s.owners {
+		c.owners[p] = c.members[m.name]
+	}
+	return &c
+}
+
+func (m *member) clone() *member {
+	c := *m
+	c.owned, c.assigned, c.positions, c.delivered = maps.Clone(m.owned), maps.Clone(m.assigned), maps.Clone(m.positions), maps.Clone(m.delivered)
+	if m.poll != nil {
+		p := *m.poll
+		p.start, p.sought = maps.Clone(p.start), maps.Clone(p.sought)
+		c.poll = &p
+	}
+	return &c
+}
