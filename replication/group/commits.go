@@ -59,7 +59,7 @@ func (s *state) mayCommit(m *member, p part) bool {
 		return true
 	}
 	if generation, owns := m.owned[p]; owns {
-		return generation <= m.epoch || s.mutation.has(noEpochOfGrant)
+		return generation <= m.v.epoch || s.mutation.has(noEpochOfGrant)
 	}
 	return m.assigned[p] && s.owners[p] == nil
 }

@@ -11,7 +11,7 @@ func (s *state) query(now time.Time, topics Topics, c *MemberQuery) (*Answer, er
 	if err != nil {
 		return nil, err
 	}
-	m.epoch = s.generation()
+	s.tell(m)
 	info := s.info(topics, m)
 	return &Answer{Member: &info}, nil
 }

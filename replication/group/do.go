@@ -76,7 +76,7 @@ func (s *state) wake(now time.Time) {
 	}
 	s.live = true
 	for _, m := range s.members {
-		m.heard, m.lost, m.epoch = now, true, s.generation()
+		m.heard, m.lost = now, true
 		s.expect(m)
 	}
 }

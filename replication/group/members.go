@@ -148,7 +148,7 @@ func (s *state) newMember(now time.Time, topics Topics, call *Call, name string,
 	s.found()
 	s.putMember(name, v)
 	m = s.members[name]
-	m.heard, m.epoch = now, s.generation()
+	m.heard = now
 	s.expect(m)
 	return m, nil
 }

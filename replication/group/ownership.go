@@ -147,6 +147,18 @@ func (s *state) grant(topics Topics, m *member, parts []part) {
 	m.change()
 }
 
+// tell notes that the member learns what it owns.
+func (s *state) tell(m *member) {
+	for _, generation := range m.owned {
+		if generation > m.v.epoch {
+			v := *m.v
+			v.epoch = s.generation()
+			s.putMember(m.name, &v)
+			return
+		}
+	}
+}
+
 // release has a member give back what is to go to others; they get it in the same
 // batch of records.
 func (s *state) release(topics Topics, m *member) {

@@ -80,7 +80,8 @@ func (s *state) begin(now time.Time, topics Topics, call *Call) (*Answer, error)
 		s.release(topics, m)
 	}
 	s.reconcile(topics)
-	m.epoch, p.changed = s.generation(), false
+	s.tell(m)
+	p.changed = false
 	state := &PollState{
 		Instance: m.instance(), Token: token, Generation: s.generation(), Options: m.v.options,
 		Positions: []Position{},

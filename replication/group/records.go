@@ -24,7 +24,7 @@ import (
 //	       alive (0)
 //	         | options: format 2+n | reset 1 | auto-commit 1 | min bytes 8 | request timeout 8
 //	         |          | session timeout 8 | isolation 2+n |
-//	         | inherited 1 | pattern 2+n | topics 4 × (name 2+n)
+//	         | epoch 4 | inherited 1 | pattern 2+n | topics 4 × (name 2+n)
 //	         | assigned 4 × (topic id 16 | partitions 4 × (partition 4))
 //	         | owned    4 × (topic id 16 | partitions 4 × (partition 4 | generation 4))
 //	offset | version 1 | offset 8 | leader epoch 4 | time 8 | initial 1 | call id 16 | metadata index 8 | metadata 2+n |
@@ -105,6 +105,9 @@ type memberValue struct {
 	silent time.Duration
 
 	options Options
+	// epoch is the generation in which it last learned what it owns: it can't commit
+	// for a later grant, of which it doesn't know (G4, KIP-1251).
+	epoch int32
 	// inherited: subscription and assignments are those of the incarnation before.
 	inherited bool
 	pattern   string

@@ -69,6 +69,7 @@ func (v *memberValue) append(b []byte) []byte {
 	b = appendDuration(b, v.options.RequestTimeout)
 	b = appendDuration(b, v.options.SessionTimeout)
 	b = appendText(b, v.options.Isolation)
+	b = binary.BigEndian.AppendUint32(b, uint32(v.epoch))
 	b = appendBool(b, v.inherited)
 	b = appendText(b, v.pattern)
 	b = binary.BigEndian.AppendUint32(b, uint32(len(v.topics)))
@@ -321,6 +322,7 @@ func (d *decoder) member() *memberValue {
 		return v
 	}
 	v.options = d.options()
+	v.epoch = d.int32(0)
 	v.inherited = d.bool()
 	v.pattern = d.text16()
 	for range d.count(2) {

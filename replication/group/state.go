@@ -3,6 +3,7 @@ package group
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/google/uuid"
@@ -92,9 +93,6 @@ type member struct {
 
 	// heard is when a request of it came last.
 	heard time.Time
-	// epoch is the generation in which it last learned what it owns: a grant after
-	// that is none that it can commit for (G4, KIP-1251).
-	epoch int32
 	// positions are where it reads on, delivered the ends of what its answers held
 	// and no commit of all has committed.
 	positions, delivered map[part]place
@@ -171,8 +169,10 @@ func (s *state) applyMember(name string, v *memberValue) {
 	case !old.v.sameSubscription(v):
 		s.staleTarget = true
 	}
+	if m.v == nil || !slices.Equal(m.v.owned, v.owned) {
+		s.own(m, v.owned)
+	}
 	m.v = v
-	s.own(m, v.owned)
 	m.assigned = nil
 	if len(v.assigned) > 0 {
 		m.assigned = make(map[part]bool, len(v.assigned))

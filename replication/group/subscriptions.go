@@ -86,7 +86,7 @@ func (s *state) subscribe(now time.Time, topics Topics, c *Subscribe) (*Answer, 
 		return nil, err
 	}
 	s.reconcile(topics)
-	m.epoch = s.generation()
+	s.tell(m)
 	return &Answer{}, nil
 }
 
