@@ -40,6 +40,7 @@ type options struct {
 	history  string
 	session  time.Duration
 	clients  int
+	groups   bool
 }
 
 func parseOptions() (o options) {
@@ -54,6 +55,7 @@ func parseOptions() (o options) {
 	flag.StringVar(&o.history, "history", "", "check the history in this file and run nothing")
 	flag.DurationVar(&o.session, "session", 2*time.Second, "the brokers' session timeout; other times follow it")
 	flag.IntVar(&o.clients, "clients", 24, "clients, of all kinds")
+	flag.BoolVar(&o.groups, "groups", true, "consumer groups too, and faults of their coordinators")
 	flag.Parse()
 	if only != "" {
 		o.only = strings.Split(only, ",")

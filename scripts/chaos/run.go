@@ -27,6 +27,9 @@ const (
 	// finalWithin is how long each partition may then take to accept a produce
 	// through every broker.
 	finalWithin = 20 * time.Second
+	// drainWithin is how long fresh members of the groups may then take to read what
+	// was left, the expiry of those who vanished included.
+	drainWithin = 40 * time.Second
 	// stopLimit is how long a broker may take to end in order; it promises 10 s.
 	stopLimit = 20 * time.Second
 	// sampleEvery is the time between two looks into the brokers.
@@ -43,7 +46,9 @@ type run struct {
 	dir     string
 	rec     *history.Recorder
 	cluster *cluster.Cluster
-	topics  []*load.Topic
+	topics  []*load.Topic // that all clients use
+	grouped *load.Topic   // that the groups read
+	named   []string      // all of these topics, and that which holds the groups
 	nemesis *nemesis.Nemesis
 	watch   *watch
 	churn   *churn
@@ -58,9 +63,10 @@ var layout = []struct {
 	configs    string
 }{
 	{"orders", 3, 3, `{"min.insync.replicas":"2"}`},
-	{"small", 2, 3, `{"min.insync.replicas":"2","segment.bytes":"16384"}`},                    // segments roll all the time
-	{"trim", 1, 3, `{"min.insync.replicas":"2","segment.bytes":"8192"}`},                      // its oldest records are deleted all the time
-	{"pair", 1, 2, `{"min.insync.replicas":"1"}`},                                             // two copies, one is enough
+	{"small", 2, 3, `{"min.insync.replicas":"2","segment.bytes":"16384"}`}, // segments roll all the time
+	{"trim", 1, 3, `{"min.insync.replicas":"2","segment.bytes":"8192"}`},   // its oldest records are deleted all the time
+	{"pair", 1, 2, `{"min.insync.replicas":"1"}`},                          // two copies, one is enough
+	{groupTopic, 4, 3, `{"min.insync.replicas":"2","segment.bytes":"65536"}`},
 	{"stamped", 1, 3, `{"min.insync.replicas":"2","message.timestamp.type":"LogAppendTime"}`}, // batches are changed by the leader
 }
 
@@ -84,6 +90,7 @@ func (r *run) do(ctx context.Context) (*verdict, error) {
 	r.watch = newWatch(r.cluster, r.rec)
 	var watching sync.WaitGroup
 	watching.Go(func() { r.watch.run(background) })
+	watching.Go(func() { stalls(background, r.rec) })
 
 	clients, stopClients := context.WithCancel(background)
 	fleet := r.fleet()
@@ -93,7 +100,7 @@ func (r *run) do(ctx context.Context) (*verdict, error) {
 	churning.Go(func() { r.churn.run(clients) })
 
 	faults, stopFaults := context.WithTimeout(ctx, r.duration)
-	r.nemesis = nemesis.New(nemesis.Config{Cluster: r.cluster, Record: r.rec, Seed: r.seed, Topics: names(r.topics), Only: r.only, Session: r.session, Log: r.logf})
+	r.nemesis = nemesis.New(nemesis.Config{Cluster: r.cluster, Record: r.rec, Seed: r.seed, Topics: r.named, Groups: r.groupNames(), Only: r.only, Session: r.session, Log: r.logf})
 	r.nemesis.Run(faults)
 	stopFaults()
 
@@ -132,6 +139,18 @@ func (r *run) start(ctx context.Context) (err error) {
 		_ = r.cluster.Close()
 		return err
 	}
+	if err := r.createTopics(); err != nil {
+		_ = r.cluster.Close()
+		return err
+	}
+	if lacking := r.awaitSync(startLimit); lacking != "" {
+		_ = r.cluster.Close()
+		return fmt.Errorf("a new topic is not in sync: %s", lacking)
+	}
+	return nil
+}
+
+func (r *run) createTopics() error {
 	for _, l := range layout {
 		configs := l.configs
 		if r.brokers == 1 {
@@ -139,16 +158,19 @@ func (r *run) start(ctx context.Context) (err error) {
 		}
 		t, err := createTopic(r.cluster.Broker(1), l.name, l.partitions, min(l.factor, r.brokers), configs)
 		if err != nil {
-			_ = r.cluster.Close()
 			return err
 		}
-		r.topics = append(r.topics, t)
+		r.named = append(r.named, t.Name)
+		if l.name == groupTopic {
+			r.grouped = t
+		} else {
+			r.topics = append(r.topics, t)
+		}
 	}
-	if lacking := r.awaitSync(startLimit); lacking != "" {
-		_ = r.cluster.Close()
-		return fmt.Errorf("a new topic is not in sync: %s", lacking)
+	if !r.groups {
+		return nil
 	}
-	return nil
+	return r.firstGroup()
 }
 
 func createTopic(b *cluster.Broker, name string, partitions, factor int, configs string) (*load.Topic, error) {
@@ -165,16 +187,12 @@ func createTopic(b *cluster.Broker, name string, partitions, factor int, configs
 	return &load.Topic{Name: name, ID: got.ID, Partitions: partitions}, nil
 }
 
-func names(topics []*load.Topic) (out []string) {
-	for _, t := range topics {
-		out = append(out, t.Name)
-	}
-	return out
-}
-
 func (r *run) fleet() *load.Fleet {
 	cfg := load.Config{Topics: r.topics, Record: r.rec, Seed: r.seed, Think: 60 * time.Millisecond,
 		Producers: r.clients / 2, Consumers: r.clients / 4, Tails: r.clients / 6, Watchers: max(r.clients/12, 1)}
+	if cfg.GroupTopic = r.grouped; r.groups {
+		cfg.GroupSession = 2 * r.session
+	}
 	for _, b := range r.cluster.Brokers {
 		cfg.URLs = append(cfg.URLs, b.URL())
 	}
@@ -186,7 +204,7 @@ func (r *run) fleet() *load.Fleet {
 func (r *run) awaitSync(limit time.Duration) string {
 	deadline := time.Now().Add(limit)
 	for good := 0; ; {
-		lacking := r.cluster.OutOfSync(names(r.topics))
+		lacking := r.cluster.OutOfSync(r.named)
 		if good++; len(lacking) > 0 {
 			good = 0
 		}
@@ -232,6 +250,11 @@ func (r *run) end(fleet *load.Fleet) {
 	if lacking := r.awaitSync(startLimit); lacking != "" {
 		r.fail("V15", "not in sync at the end: %s", lacking)
 	}
+	drain, cancelDrain := context.WithTimeout(context.Background(), drainWithin)
+	defer cancelDrain()
+	for _, lacking := range fleet.Drain(drain) {
+		r.fail("V15", "not read to the end %v after all faults were mended: %s", drainWithin, lacking)
+	}
 	r.churn.check(r.cluster.Brokers[0])
 	if err := fleet.Views(); err != nil {
 		r.fail("V15", "%v", err)
@@ -273,7 +296,7 @@ func (r *run) readDisk(b *cluster.Broker) error {
 		return err
 	}
 	for _, l := range logs {
-		if !slices.ContainsFunc(r.topics, func(t *load.Topic) bool { return t.ID == l.Topic }) {
+		if !slices.ContainsFunc(append(slices.Clone(r.topics), r.grouped), func(t *load.Topic) bool { return t.ID == l.Topic }) {
 			continue
 		}
 		v := &history.View{Partition: history.Partition{Topic: l.Topic, Index: l.Partition}, Source: fmt.Sprintf("disk %d", b.ID), Disk: true}
@@ -312,12 +335,12 @@ func (r *run) judge(h *history.History) *verdict {
 		}
 	}
 	v.faults = r.nemesis.Counts()
-	v.evidence = append(evidence(h, readSigns(filepath.Join(r.dir, "node-*.log"))),
-		count{what: "KiB through the links between brokers", n: int(r.cluster.Passed() >> 10), needed: true}) // else their faults hit nobody
+	v.evidence = append(evidence(h, readSigns(filepath.Join(r.dir, "node-*.log"))), groupEvidence(h)...)
+	v.evidence = append(v.evidence, count{what: "KiB through the links between brokers", n: int(r.cluster.Passed() >> 10), needed: true}) // else their faults hit nobody
 	v.judge()
 	v.trouble = trouble(filepath.Join(r.dir, "node-*.log"))
 	v.topics = r.churn.counts
-	v.clients = clientCounts(h)
+	v.clients = append(clientCounts(h), groupCounts(h)...)
 	return v
 }
 
@@ -327,7 +350,7 @@ func checkAgain(path string) error {
 	if err != nil {
 		return err
 	}
-	v := &verdict{again: true, clients: clientCounts(h)}
+	v := &verdict{again: true, clients: append(clientCounts(h), groupCounts(h)...), evidence: groupEvidence(h)}
 	deleted := map[string]bool{}
 	for _, e := range h.Events {
 		if e.What == eventDeleted {

@@ -61,6 +61,7 @@ func Check(h *history.History, o Options) []Violation {
 	c.answers()
 	c.final()
 	c.samples()
+	c.groups()
 	return c.found
 }
 
@@ -105,6 +106,14 @@ func newChecker(h *history.History, o Options) *checker {
 			p.ends = append(p.ends, op)
 		case history.Trim:
 			p.trims = append(p.trims, op)
+		}
+	}
+	for _, op := range h.Groups {
+		if op.Kind != history.Poll || op.Outcome != history.OK {
+			continue
+		}
+		for _, read := range asReads(op) {
+			c.part(read.Partition).reads = append(c.part(read.Partition).reads, read)
 		}
 	}
 	for _, v := range h.Views {

@@ -96,6 +96,19 @@ func (c *Cluster) Controller() int {
 	return 0
 }
 
+// Coordinator asks who coordinates a consumer group; 0: nobody can tell.
+func (c *Cluster) Coordinator(group string) int {
+	for _, b := range c.Awake() {
+		var view struct {
+			Coordinator int `json:"coordinator"`
+		}
+		if err := b.Ask("/consumers/"+group, &view); err == nil && view.Coordinator > 0 {
+			return view.Coordinator
+		}
+	}
+	return 0
+}
+
 // OutOfSync names the partitions that lack a replica in sync, as each broker sees
 // them; empty: every replica of every partition of these topics is in sync, and
 // every broker is a voter of the quorum.

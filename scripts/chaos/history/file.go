@@ -14,10 +14,11 @@ import (
 
 // line is one line of the file; one member is set.
 type line struct {
-	Op     *Op     `json:"op,omitempty"`
-	Event  *Event  `json:"event,omitempty"`
-	Sample *Sample `json:"sample,omitempty"`
-	View   *View   `json:"view,omitempty"`
+	Op     *Op      `json:"op,omitempty"`
+	Group  *GroupOp `json:"group,omitempty"`
+	Event  *Event   `json:"event,omitempty"`
+	Sample *Sample  `json:"sample,omitempty"`
+	View   *View    `json:"view,omitempty"`
 }
 
 // Recorder takes a history down, in memory and into a file. All of its methods
@@ -54,6 +55,14 @@ func (r *Recorder) Op(op *Op) {
 	defer r.mu.Unlock()
 	r.h.Ops = append(r.h.Ops, op)
 	r.write(line{Op: op})
+}
+
+// GroupOp takes down a finished operation on a group, likewise.
+func (r *Recorder) GroupOp(op *GroupOp) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.h.Groups = append(r.h.Groups, op)
+	r.write(line{Group: op})
 }
 
 // Event takes down that something happened now.
@@ -118,6 +127,8 @@ func Read(path string) (*History, error) {
 		switch {
 		case l.Op != nil:
 			h.Ops = append(h.Ops, l.Op)
+		case l.Group != nil:
+			h.Groups = append(h.Groups, l.Group)
 		case l.Event != nil:
 			h.Events = append(h.Events, *l.Event)
 		case l.Sample != nil:

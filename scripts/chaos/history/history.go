@@ -151,6 +151,7 @@ type Sample struct {
 // History is a whole run.
 type History struct {
 	Ops     []*Op
+	Groups  []*GroupOp
 	Events  []Event
 	Samples []*Sample
 	Views   []*View

@@ -44,9 +44,13 @@ func (f *Fleet) newClient(name string) *client {
 	for _, c := range name {
 		h = h*131 + uint64(c)
 	}
-	transport := &http.Transport{MaxIdleConnsPerHost: 4, DisableCompression: true, DialContext: (&net.Dialer{Timeout: slack}).DialContext}
-	f.transports = append(f.transports, transport)
-	return &client{name: name, http: &http.Client{Transport: transport}, urls: f.cfg.URLs, rec: f.cfg.Record, rnd: rand.New(rand.NewPCG(f.cfg.Seed, h))}
+	through := f.cfg.Transport
+	if through == nil {
+		own := &http.Transport{MaxIdleConnsPerHost: 4, DisableCompression: true, DialContext: (&net.Dialer{Timeout: slack}).DialContext}
+		f.transports = append(f.transports, own)
+		through = own
+	}
+	return &client{name: name, http: &http.Client{Transport: through}, urls: f.cfg.URLs, rec: f.cfg.Record, rnd: rand.New(rand.NewPCG(f.cfg.Seed, h))}
 }
 
 // value is a name for the next record.
@@ -68,7 +72,23 @@ type answer struct {
 // do sends one request, which has the time `within` by its own meaning. What was
 // begun is seen through to an answer or a broken connection, whatever ctx says.
 func (c *client) do(broker int, method, path, contentType string, body []byte, within time.Duration, header ...string) answer {
-	ctx, cancel := context.WithTimeout(context.Background(), within+slack)
+	return c.send(within+slack, broker, method, path, contentType, body, header...)
+}
+
+// errLate: the client went away before it had an answer.
+var errLate = errors.New("the client gave up")
+
+// try is do for a client that goes away after some time, and breaks the connection.
+func (c *client) try(within time.Duration, broker int, method, path, contentType string, body []byte, header ...string) answer {
+	a := c.send(within, broker, method, path, contentType, body, header...)
+	if errors.Is(a.err, context.DeadlineExceeded) && !neverSent(a.err) {
+		a.err = errLate
+	}
+	return a
+}
+
+func (c *client) send(limit time.Duration, broker int, method, path, contentType string, body []byte, header ...string) answer {
+	ctx, cancel := context.WithTimeout(context.Background(), limit)
 	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, method, c.urls[broker-1]+path, bytes.NewReader(body))
 	if err != nil {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"slices"
 	"sync"
 	"time"
 
@@ -21,6 +22,11 @@ type Config struct {
 	Tails     int
 	Watchers  int
 	Think     time.Duration // a client's longest pause between two requests
+
+	Transport http.RoundTripper // of all clients; nil: each has connections of its own
+
+	GroupTopic   *Topic        // that groups read, and other clients don't
+	GroupSession time.Duration // after which a silent member is expired; 0: no groups
 }
 
 // Fleet is all clients of a run.
@@ -54,6 +60,7 @@ func (f *Fleet) Start(ctx context.Context) {
 		c := f.newClient(fmt.Sprintf("w%d", i))
 		f.wg.Go(func() { f.watcher(ctx, c) })
 	}
+	f.startGroups(ctx)
 }
 
 // Wait returns when all clients have ended, each with its last answer.
@@ -64,6 +71,14 @@ func (f *Fleet) Wait() {
 	}
 }
 
+// topics are all that there are.
+func (f *Fleet) topics() []*Topic {
+	if f.cfg.GroupTopic == nil {
+		return f.cfg.Topics
+	}
+	return append(slices.Clone(f.cfg.Topics), f.cfg.GroupTopic)
+}
+
 // Final sends produces at acks=-1 to every partition through every broker until
 // each has succeeded or the time is over. Each attempt is a new value.
 func (f *Fleet) Final(ctx context.Context) {
@@ -71,7 +86,7 @@ func (f *Fleet) Final(ctx context.Context) {
 	for broker := range len(f.cfg.URLs) {
 		c := f.newClient(fmt.Sprintf("f%d", broker+1))
 		wg.Go(func() {
-			for _, t := range f.cfg.Topics {
+			for _, t := range f.topics() {
 				for p := range t.Partitions {
 					one := &Topic{Name: t.Name, ID: t.ID, Partitions: t.Partitions}
 					for ctx.Err() == nil && !c.finalProduce(broker+1, one, p) {
@@ -99,7 +114,7 @@ func (c *client) finalProduce(broker int, t *Topic, partition int) bool {
 func (f *Fleet) Views() error {
 	for broker := range len(f.cfg.URLs) {
 		c := f.newClient(fmt.Sprintf("v%d", broker+1))
-		for _, t := range f.cfg.Topics {
+		for _, t := range f.topics() {
 			for p := range t.Partitions {
 				v, err := c.view(broker+1, t, p)
 				if err != nil {

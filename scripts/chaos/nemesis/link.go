@@ -25,6 +25,10 @@ func linkFaults() []fault {
 			id := n.controller()
 			return n.links(cut, n.around(id)...)
 		}},
+		{name: "isolate-coordinator", weight: 4, groups: true, begin: func(n *Nemesis, _ context.Context) (func(), string) {
+			id := n.coordinator()
+			return n.links(cut, n.around(id)...)
+		}},
 		// A leader that its controller can't reach, and its followers can (F26).
 		{name: "cut-from-controller", weight: 4, begin: func(n *Nemesis, _ context.Context) (func(), string) {
 			controller, id := n.controller(), n.leader()

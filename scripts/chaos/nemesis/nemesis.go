@@ -21,6 +21,7 @@ type Config struct {
 	Record  *history.Recorder
 	Seed    uint64
 	Topics  []string // whose leaders it looks for
+	Groups  []string // whose coordinators it looks for
 	Only    []string // names of faults; empty: all
 	Session time.Duration
 	Log     func(format string, args ...any)
@@ -44,7 +45,9 @@ type fault struct {
 	weight int
 	// alone: not while another fault is on, and nothing while it is on.
 	alone bool
-	begin func(n *Nemesis, ctx context.Context) (end func(), hit string)
+	// groups: it needs consumer groups.
+	groups bool
+	begin  func(n *Nemesis, ctx context.Context) (end func(), hit string)
 }
 
 // New makes a Nemesis.
@@ -104,6 +107,9 @@ func (n *Nemesis) Run(ctx context.Context) {
 
 func (n *Nemesis) wanted() (faults []fault) {
 	for _, f := range slices.Concat(processFaults(), linkFaults(), diskFaults()) {
+		if f.groups && len(n.cfg.Groups) == 0 {
+			continue
+		}
 		if len(n.cfg.Only) == 0 || slices.Contains(n.cfg.Only, f.name) {
 			faults = append(faults, f)
 		}
@@ -148,11 +154,11 @@ func (n *Nemesis) begin(ctx context.Context, f *fault) (end func()) {
 	n.mu.Lock()
 	n.counts[f.name]++
 	n.mu.Unlock()
-	n.cfg.Record.Event("fault", 0, f.name+" "+hit)
+	n.cfg.Record.Event(history.EventFault, 0, f.name+" "+hit)
 	n.cfg.Log("%s %s", f.name, hit)
 	return func() {
 		mend()
-		n.cfg.Record.Event("mended", 0, f.name+" "+hit)
+		n.cfg.Record.Event(history.EventMended, 0, f.name+" "+hit)
 		n.cfg.Log("  mended: %s %s", f.name, hit)
 	}
 }
@@ -184,6 +190,15 @@ func (n *Nemesis) leader() int {
 	topic := n.cfg.Topics[n.rnd.IntN(len(n.cfg.Topics))]
 	fallback := n.any()
 	if id := n.c.Leader(topic, 0); id > 0 {
+		return id
+	}
+	return fallback
+}
+
+// coordinator of some group, or any broker if there is none.
+func (n *Nemesis) coordinator() int {
+	group, fallback := n.cfg.Groups[n.rnd.IntN(len(n.cfg.Groups))], n.any()
+	if id := n.c.Coordinator(group); id > 0 {
 		return id
 	}
 	return fallback

@@ -1,0 +1,99 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"time"
+
+	"chaos/check"
+	"chaos/history"
+	"chaos/load"
+)
+
+const (
+	// groupTopic is what the groups read.
+	groupTopic = "work"
+	// groupsTopic is where brokers keep groups.
+	groupsTopic = "__consumer_offsets"
+)
+
+func (r *run) groupNames() (names []string) {
+	if !r.groups {
+		return nil
+	}
+	for _, g := range load.Groups {
+		names = append(names, g.Name)
+	}
+	return names
+}
+
+// firstGroup has the brokers make the topic that holds groups, so that it is there,
+// and in sync, before the first fault.
+func (r *run) firstGroup() error {
+	deadline := time.Now().Add(startLimit)
+	for {
+		status, answer, err := r.cluster.Broker(1).Do("PUT", "/consumers/first/instances/first", "{}")
+		if err == nil && status == http.StatusOK {
+			break
+		}
+		if time.Now().After(deadline) {
+			return fmt.Errorf("no first group: %d %.300s: %w", status, answer, err)
+		}
+		time.Sleep(100 * time.Millisecond)
+	}
+	if status, answer, err := r.cluster.Broker(1).Do("DELETE", "/consumers/first/instances/first", ""); err != nil || status != http.StatusNoContent {
+		return fmt.Errorf("the first member can't leave: %d %.300s: %w", status, answer, err)
+	}
+	var topic struct {
+		ID string `json:"topic_id"`
+	}
+	_, answer, err := r.cluster.Broker(1).Do("GET", "/topics/"+groupsTopic, "")
+	if err != nil {
+		return err
+	}
+	if err := json.Unmarshal(answer, &topic); err != nil || topic.ID == "" {
+		return fmt.Errorf("the topic of groups has no id: %.300s", answer)
+	}
+	r.named = append(r.named, groupsTopic)
+	r.rec.Event(history.EventGroups, 0, topic.ID)
+	return nil
+}
+
+// groupEvidence counts what has to happen to groups if a run is to prove anything.
+func groupEvidence(h *history.History) []count {
+	if len(h.Groups) == 0 {
+		return nil
+	}
+	f := check.Groups(h)
+	return []count{
+		{what: "changes of groups' coordinators", n: f.Coordinators, needed: true},
+		{what: "partitions that moved to another member", n: f.Moved, needed: true},
+		{what: "members taken over", n: f.TakeOvers, needed: true},
+		{what: "members told that they are expired", n: f.Expired, needed: true},
+		{what: "commits refused to members that lost their place", n: f.Fenced, needed: true},
+		{what: "commits without an answer", n: f.Unknown},
+		{what: "records given to a group again", n: f.Repeats, needed: true},
+		{what: "polls repeated by their request id, with the same answer", n: f.Repeated, needed: true},
+		{what: "polls refused because another was under way", n: f.Running},
+		{what: "members whose position fell back to the commit", n: f.FellBack},
+	}
+}
+
+// groupCounts sums up what members did.
+func groupCounts(h *history.History) []count {
+	sums := map[string]int{}
+	records := 0
+	for _, op := range h.Groups {
+		what := fmt.Sprintf("of groups: %s: %s", op.Kind, op.Outcome)
+		if op.Kind == history.Poll && op.Outcome == history.OK && len(op.Records) == 0 {
+			what += ", empty"
+		}
+		sums[what]++
+		records += len(op.Records)
+	}
+	if len(sums) == 0 {
+		return nil
+	}
+	return append(sorted(sums), count{what: "of groups: records", n: records})
+}
