@@ -10,12 +10,18 @@ const (
 	codeForbidden         code = 40301
 	codeUnknownTopic      code = 40401
 	codeUnknownPartition  code = 40402
+	codeUnknownInstance   code = 40403
 	codeNotFound          code = 40404
 	codeMethodNotAllowed  code = 40501
 	codeNotAcceptable     code = 40601
 	codeSlowRequest       code = 40801
 	codeTopicExists       code = 40901
+	codeNameTaken         code = 40902
+	codeMixed             code = 40903
 	codeLogTruncated      code = 40905
+	codeFenced            code = 40906
+	codePollRunning       code = 40907
+	codeGroupActive       code = 40909
 	codeBelowLogStart     code = 41001
 	codeUnexpectedOffset  code = 41201
 	codeBodyTooLarge      code = 41301
@@ -23,6 +29,7 @@ const (
 	codeUnsupportedType   code = 41501
 	codeAboveLogEnd       code = 41601
 	codeUnprocessable     code = 42201
+	codeQuota             code = 42901
 	codeStorageFault      code = 50001
 	codeInternal          code = 50002
 	codeNoLeader          code = 50302
@@ -59,6 +66,8 @@ var classes = [...]class{
 		"No topic has this name. Create it with PUT /topics/{topic}, or start the broker with --auto-create-topics."},
 	{codeUnknownPartition, "unknown-partition", "Unknown partition", "UNKNOWN_TOPIC_OR_PARTITION", false,
 		"The topic is there, but has no partition of this number. Partitions are numbered from 0; GET /topics/{topic} lists them."},
+	{codeUnknownInstance, "unknown-instance", "Unknown consumer instance", "UNKNOWN_MEMBER_ID", false,
+		"The group has no living consumer instance of this name. It was silent for longer than consumer.instance.timeout.ms, was deleted, or never existed: the detail says which. Nothing was changed."},
 	{codeNotFound, "not-found", "Not found", "INVALID_REQUEST", false,
 		"Nothing is under this path. GET /openapi.json lists every path of this broker."},
 	{codeMethodNotAllowed, "method-not-allowed", "Method not allowed", "INVALID_REQUEST", false,
@@ -69,8 +78,18 @@ var classes = [...]class{
 		"The request's body came too slowly or stopped. Nothing was written; the connection is closed."},
 	{codeTopicExists, "topic-exists", "Topic exists", "TOPIC_ALREADY_EXISTS", false,
 		"A topic of this name exists and is not what the request asks for."},
+	{codeNameTaken, "instance-name-taken", "Consumer instance exists", "INVALID_REQUEST", false,
+		"A consumer instance of this name lives in the group. PUT …/instances/{name} takes it over."},
+	{codeMixed, "subscription-and-assignment", "Subscription and assignment mixed", "INVALID_REQUEST", false,
+		"An instance either subscribes to topics, whose partitions the group shares out, or is assigned partitions by hand. It can't do both."},
 	{codeLogTruncated, "log-truncated", "Log was truncated", "FENCED_LEADER_EPOCH", false,
 		"Records that you have read were removed by an unclean change of leader. Decide where to go on: the answer says where the histories part."},
+	{codeFenced, "fenced-member", "Fenced member", "FENCED_MEMBER_EPOCH", false,
+		"The partition belongs to another member by now, or a newer incarnation has taken the name over. Nothing was changed. Drop what was read and poll again."},
+	{codePollRunning, "concurrent-poll", "Concurrent poll", "INVALID_REQUEST", true,
+		"An instance polls once at a time: two answers side by side would have no order. Wait for the other one."},
+	{codeGroupActive, "group-active", "Group has active members", "NON_EMPTY_GROUP", false,
+		"This can be done only while the group has no members: they would go on from where they are."},
 	{codeBelowLogStart, "offset-below-log-start", "Offset below log start", "OFFSET_OUT_OF_RANGE", false,
 		"The records at this offset were removed by retention or by DELETE …/records. log_start_offset is the first one that is left."},
 	{codeUnexpectedOffset, "unexpected-offset", "Expected offset does not match", "INVALID_REQUEST", false,
@@ -85,6 +104,8 @@ var classes = [...]class{
 		"The offset is beyond the last record that may be read. high_watermark is the end; a fetch there waits for the next record."},
 	{codeUnprocessable, "unprocessable", "Cannot be processed", "INVALID_REQUEST", false,
 		"The request is well-formed, but asks for something that cannot be. errors lists every fault with a JSON pointer. Nothing was written."},
+	{codeQuota, "quota-exceeded", "Quota exceeded", "POLICY_VIOLATION", true,
+		"A limit is reached that keeps one client from taking what all need. The detail names it."},
 	{codeStorageFault, "storage-fault", "Storage fault", "KAFKA_STORAGE_ERROR", false,
 		"The disk returned other bytes than were written, or refused to write. Records before and after the damage are still served."},
 	{codeInternal, "internal-error", "Internal error", "UNKNOWN_SERVER_ERROR", false,

@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/go-json-experiment/json/jsontext"
 )
@@ -20,6 +21,8 @@ const maxControlBody = 1 << 20
 type controlBody struct {
 	members []controlMember // in the order of the body
 	faults  []fault
+	now     time.Time // what relative times count from
+	absent  bool      // there was no body, and it was allowed not to be
 }
 
 type controlMember struct {
@@ -40,7 +43,7 @@ func (a *api) controlBody(w http.ResponseWriter, r *http.Request, emptyAllowed b
 	}
 	defer body.release()
 	if emptyAllowed && len(body.data) == 0 {
-		return &controlBody{}, nil
+		return &controlBody{now: a.cfg.Now(), absent: true}, nil
 	}
 	if err := acceptedTypes(media, []string{"", typeJSON, typeKafka, typeKafkaJSON}, "With curl send JSON by --json instead of -d."); err != nil {
 		return nil, err
@@ -49,6 +52,7 @@ func (a *api) controlBody(w http.ResponseWriter, r *http.Request, emptyAllowed b
 	if err != nil {
 		return nil, err
 	}
+	c.now = a.cfg.Now()
 	for _, m := range c.members {
 		if i := indexString(known, m.name); i < 0 {
 			c.faultf("/"+pointerEscape(m.name), "Unknown member. Known here: %s.", strings.Join(known, ", "))

@@ -10,6 +10,7 @@ import (
 
 	"highwater/replication"
 	"highwater/replication/controller"
+	"highwater/replication/group"
 	"highwater/storage"
 )
 
@@ -263,6 +264,96 @@ var mappings = [...]mapping{
 	is("replication.ErrShuttingDown", replication.ErrShuttingDown, codeShuttingDown,
 		"This broker is shutting down.", "Send the same request to another broker, or to this one after its restart."),
 
+	{"group.ErrNoCoordinator", func(err error, _ place) *problem {
+		if !errors.Is(err, group.ErrNoCoordinator) {
+			return nil
+		}
+		return noCoordinator("Nobody coordinates this group right now: its coordinator was lost, or is new and still learns what there is. Nothing was done.", "Send the same request again after a pause.")
+	}},
+	{"group.ErrUnknownOutcome", func(err error, at place) *problem {
+		if !errors.Is(err, group.ErrUnknownOutcome) {
+			return nil
+		}
+		p := newProblem(codeTimedOut, "The group's coordinator was lost, or too few of its replicas were there, before it answered. What was asked for may have been done.",
+			"Send the same request again: it does no harm when it was done.")
+		p.unknown = true
+		return p
+	}},
+	{"group.ErrPollOver", func(err error, _ place) *problem {
+		if !errors.Is(err, group.ErrPollOver) {
+			return nil
+		}
+		return noCoordinator("This poll was given up: the group's coordinator had not heard of it for too long. It has delivered nothing.", "Poll again.")
+	}},
+	as("group.UnknownInstanceError", func(e *group.UnknownInstanceError, at place) *problem {
+		detail := "never existed in group " + shown(e.Group) + "."
+		switch {
+		case e.Expired > 0:
+			detail = fmt.Sprintf("of group %s expired after %d ms without a request.", shown(e.Group), e.Expired.Milliseconds())
+		case e.Left:
+			detail = "of group " + shown(e.Group) + " was deleted."
+		}
+		return newProblem(codeUnknownInstance, "The consumer instance "+shown(e.Instance)+" "+detail,
+			fmt.Sprintf(`Make it: curl %s/consumers/%s --json '{"name":"%s"}' — it begins at the group's committed offsets.`, at.base, e.Group, plainInstance(e.Instance)))
+	}),
+	as("group.UnknownGroupError", func(e *group.UnknownGroupError, at place) *problem {
+		p := newProblem(codeNotFound, "There is no consumer group "+shown(e.Group)+": nobody has joined it or committed for it.", "See the groups there are: curl "+at.base+"/consumers")
+		p.kafka = "GROUP_ID_NOT_FOUND"
+		return p
+	}),
+	as("group.NameTakenError", func(e *group.NameTakenError, at place) *problem {
+		return newProblem(codeNameTaken, "A consumer instance "+shown(e.Name)+" lives in group "+shown(e.Group)+".",
+			fmt.Sprintf("Choose another name, or take it over: curl -X PUT %s/consumers/%s/instances/%s", at.base, e.Group, plainInstance(e.Name)))
+	}),
+	as("group.MixedError", func(e *group.MixedError, at place) *problem {
+		return newProblem(codeMixed, "The instance "+shown(e.Instance)+" has a subscription or assignments already, and can't have both.",
+			fmt.Sprintf(`End the one first: curl -X DELETE %s/consumers/%s/instances/%s/subscription, or POST {"partitions":[]} to …/assignments.`, at.base, e.Group, e.Instance))
+	}),
+	as("group.NotSubscribedError", func(e *group.NotSubscribedError, at place) *problem {
+		return newProblem(codeUnprocessable, "The instance "+shown(e.Instance)+" has neither a subscription nor assignments: there is nothing to read.",
+			fmt.Sprintf(`Subscribe first: curl %s/consumers/%s/instances/%s/subscription --json '{"topics":["…"]}'`, at.base, e.Group, e.Instance))
+	}),
+	as("group.FencedError", func(e *group.FencedError, at place) *problem {
+		p := newProblem(codeFenced, fmt.Sprintf("The instance %s was taken over by %s. Nothing was changed.", shown(e.Instance), shown(e.Newest)),
+			"Stop this worker, or take the name over again with PUT.")
+		if e.Partition != nil {
+			p = newProblem(codeFenced, fmt.Sprintf("The instance %s doesn't have partition %s-%d in generation %d of the group: it belongs to another member, or to nobody yet. Nothing was changed.", shown(e.Instance), e.Partition.Topic, e.Partition.Partition, e.Generation),
+				"Drop what was read of it and poll again; whoever has the partition now has read the same records.")
+			p.members = []member{{"partition", int64(e.Partition.Partition)}}
+		}
+		p.members = append(p.members, member{"generation", int64(e.Generation)})
+		return p
+	}),
+	as("group.PollRunningError", func(e *group.PollRunningError, _ place) *problem {
+		return newProblem(codePollRunning, "Another poll of "+shown(e.Instance)+" is under way.", "One poll at a time: wait for its answer. Workers that poll side by side need names of their own.")
+	}),
+	as("group.PositionsLostError", func(e *group.PositionsLostError, _ place) *problem {
+		return newProblem(codeFenced, "The group's coordinator changed, and what "+shown(e.Instance)+" was delivered before is no longer known. Nothing was committed.",
+			"Commit with offsets in the body, or poll again: the records after the last commit come once more.")
+	}),
+	as("group.UnassignedError", func(e *group.UnassignedError, _ place) *problem {
+		p := newProblem(codeUnknownPartition, fmt.Sprintf("Partition %s-%d isn't assigned to the instance %s.", e.Partition.Topic, e.Partition.Partition, shown(e.Instance)),
+			"See what is: GET …/assignments.")
+		if e.Pending {
+			p.detail += " Its assignment is pending: it gets partitions when it polls."
+			p.fix = "Poll first (GET …/records?timeout=0), then seek."
+		}
+		return p
+	}),
+	as("group.ActiveError", func(e *group.ActiveError, at place) *problem {
+		return newProblem(codeGroupActive, fmt.Sprintf("Group %s has %d active members.", shown(e.Group), e.Members),
+			"Delete them, or wait until they have expired. See them: curl "+at.base+"/consumers/"+e.Group)
+	}),
+	as("group.TooManyError", func(e *group.TooManyError, _ place) *problem {
+		return newProblem(codeQuota, fmt.Sprintf("A group can't have more than %d %s.", e.Limit, e.What), "Share the work among several groups, or delete what is not needed.")
+	}),
+	as("group.RecordError", func(_ *group.RecordError, _ place) *problem {
+		return newProblem(codeInternal, "What is stored of this group can't be read by this broker.", "Look at the coordinator's log; it may take a newer version.")
+	}),
+	as("group.InvalidError", func(e *group.InvalidError, _ place) *problem {
+		return newProblem(codeUnprocessable, "No group can do that: "+e.Reason+".", "")
+	}),
+
 	as("storage.OffsetOutOfRangeError", func(e *storage.OffsetOutOfRangeError, at place) *problem {
 		c, detail := codeAboveLogEnd, fmt.Sprintf("Offset %d is above the end: the readable range is %d to %d.", e.Offset, e.Start, e.End)
 		offset := e.End
@@ -328,8 +419,8 @@ func explain(err error, at place) *problem {
 }
 
 // where tells explain what the request was about.
-func where(r *http.Request) place {
-	at := place{method: r.Method, base: baseURL(r)}
+func (a *api) where(r *http.Request) place {
+	at := place{method: r.Method, base: a.baseURL(r)}
 	segments := splitPath(r)
 	if len(segments) >= 2 && segments[0] == "topics" && validTopicName(segments[1]) {
 		at.topic = segments[1]
@@ -338,4 +429,16 @@ func where(r *http.Request) place {
 		at.partition = segments[3]
 	}
 	return at
+}
+
+func noCoordinator(detail, fix string) *problem {
+	p := newProblem(codeNoLeader, detail, fix)
+	p.kafka = "COORDINATOR_NOT_AVAILABLE"
+	return p
+}
+
+// plainInstance is a member's name without the incarnation.
+func plainInstance(instance string) string {
+	name, _, _ := strings.Cut(instance, "~")
+	return name
 }

@@ -13,11 +13,13 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/rs/zerolog"
 
 	"highwater/replication"
 	"highwater/replication/controller"
+	"highwater/replication/group"
 	"highwater/storage"
 )
 
@@ -63,7 +65,7 @@ func TestEveryExportedErrorIsInTheTable(t *testing.T) {
 		mapped = append(mapped, m.name)
 	}
 	var found []string
-	for _, dir := range []string{"../storage", "../replication", "../replication/controller", "."} {
+	for _, dir := range []string{"../storage", "../replication", "../replication/controller", "../replication/group", "."} {
 		found = append(found, exportedErrors(t, dir)...)
 	}
 	if len(found) < 15 {
@@ -156,6 +158,26 @@ var everyError = []struct {
 	{&storage.FormatVersionError{Dir: "/var/lib/x"}, 50002, "not_written", "UNKNOWN_SERVER_ERROR", ""},
 	{&storage.LockedError{Path: "/var/lib/x"}, 50002, "not_written", "UNKNOWN_SERVER_ERROR", ""},
 	{storage.ErrLocked, 50002, "not_written", "UNKNOWN_SERVER_ERROR", ""},
+	{group.ErrNoCoordinator, 50302, "not_written", "COORDINATOR_NOT_AVAILABLE", ""},
+	{group.ErrUnknownOutcome, 50401, "unknown", "REQUEST_TIMED_OUT", "no harm"},
+	{group.ErrPollOver, 50302, "not_written", "COORDINATOR_NOT_AVAILABLE", "Poll again"},
+	{&group.UnknownInstanceError{Group: "g", Instance: "c1~2"}, 40403, "not_written", "UNKNOWN_MEMBER_ID", `/consumers/g --json '{"name":"c1"}'`},
+	{&group.UnknownInstanceError{Group: "g", Instance: "c1", Expired: time.Second}, 40403, "not_written", "UNKNOWN_MEMBER_ID", "/consumers/g"},
+	{&group.UnknownInstanceError{Group: "g", Instance: "c1", Left: true}, 40403, "not_written", "UNKNOWN_MEMBER_ID", "/consumers/g"},
+	{&group.UnknownGroupError{Group: "g"}, 40404, "not_written", "GROUP_ID_NOT_FOUND", "curl http://broker:9/consumers"},
+	{&group.NameTakenError{Group: "g", Name: "c1"}, 40902, "not_written", "INVALID_REQUEST", "-X PUT http://broker:9/consumers/g/instances/c1"},
+	{&group.MixedError{Group: "g", Instance: "c1"}, 40903, "not_written", "INVALID_REQUEST", "-X DELETE http://broker:9/consumers/g/instances/c1/subscription"},
+	{&group.NotSubscribedError{Group: "g", Instance: "c1"}, 42201, "not_written", "INVALID_REQUEST", "/consumers/g/instances/c1/subscription"},
+	{&group.FencedError{Group: "g", Instance: "c1~1", Newest: "c1~2"}, 40906, "not_written", "FENCED_MEMBER_EPOCH", "PUT"},
+	{&group.FencedError{Group: "g", Instance: "c1", Partition: &group.TopicPartition{Topic: "orders"}}, 40906, "not_written", "FENCED_MEMBER_EPOCH", "poll again"},
+	{&group.PollRunningError{Group: "g", Instance: "c1"}, 40907, "not_written", "INVALID_REQUEST", "One poll at a time"},
+	{&group.PositionsLostError{Group: "g", Instance: "c1"}, 40906, "not_written", "FENCED_MEMBER_EPOCH", "offsets in the body"},
+	{&group.UnassignedError{Group: "g", Instance: "c1"}, 40402, "not_written", "UNKNOWN_TOPIC_OR_PARTITION", "assignments"},
+	{&group.UnassignedError{Group: "g", Instance: "c1", Pending: true}, 40402, "not_written", "UNKNOWN_TOPIC_OR_PARTITION", "Poll first"},
+	{&group.ActiveError{Group: "g", Members: 2}, 40909, "not_written", "NON_EMPTY_GROUP", "curl http://broker:9/consumers/g"},
+	{&group.TooManyError{What: "members", Limit: 1000}, 42901, "not_written", "POLICY_VIOLATION", ""},
+	{&group.RecordError{}, 50002, "not_written", "UNKNOWN_SERVER_ERROR", ""},
+	{&group.InvalidError{Reason: "no name"}, 42201, "not_written", "INVALID_REQUEST", ""},
 	{errors.New("open /var/lib/x/secret: boom"), 50002, "unknown", "UNKNOWN_SERVER_ERROR", ""},
 	{&overloadedError{what: "waiting requests"}, 50306, "not_written", "THROTTLING_QUOTA_EXCEEDED", ""},
 	{malformed("x"), 40001, "not_written", "INVALID_REQUEST", ""},
@@ -180,7 +202,7 @@ func TestEveryErrorBecomesItsProblem(t *testing.T) {
 			if text := w.Body.String(); strings.Contains(text, "/var/lib") || strings.Contains(text, "secret") || strings.Contains(text, "room: ") || strings.Contains(text, "storage:") {
 				t.Errorf("%v: leaks: %s", c.err, text)
 			}
-			if hint := w.Header().Get("Retry-After"); (hint != "") != (c.code/100 == 503) {
+			if hint := w.Header().Get("Retry-After"); (hint != "") != (c.code/100 == 503 || c.code/100 == 429) {
 				t.Errorf("%v: Retry-After %q", c.err, hint)
 			}
 			for _, m := range mappings {

@@ -24,14 +24,18 @@ const DefaultMaxRequestBytes = 128 << 20
 
 // Config of the HTTP room.
 type Config struct {
-	Broker          *replication.Broker
-	Groups          *group.Groups
-	Logger          zerolog.Logger
-	Metrics         *prometheus.Registry // one per broker; never the global one
-	Version         string
-	AdvertiseURL    string
+	Broker       *replication.Broker
+	Groups       *group.Groups
+	Logger       zerolog.Logger
+	Metrics      *prometheus.Registry // one per broker; never the global one
+	Version      string
+	AdvertiseURL string
+	// PublicURL is where clients reach the brokers when a proxy stands in between, as
+	// the beginning of addresses in answers; "": where the request came in.
+	PublicURL       string
 	DefaultAcks     replication.Acks
-	MaxRequestBytes int64 // of an expanded request body; 0: DefaultMaxRequestBytes
+	CommitMeaning   CommitMeaning // of the member offset in a commit
+	MaxRequestBytes int64         // of an expanded request body; 0: DefaultMaxRequestBytes
 	Now             func() time.Time
 	// Draining is closed when the broker begins to shut down: streams end, waiting
 	// polls are answered, new produces get 50305. nil: never.
@@ -59,6 +63,9 @@ func New(cfg Config) http.Handler {
 }
 
 func newAPI(cfg Config) *api {
+	if cfg.Groups == nil {
+		cfg.Groups = &group.Groups{} // nobody coordinates any
+	}
 	if cfg.LastCall == nil {
 		cfg.LastCall = context.Background()
 	}

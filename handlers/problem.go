@@ -127,7 +127,7 @@ func (a *api) fail(w http.ResponseWriter, r *http.Request, err error) {
 	if errors.As(err, &done) {
 		p = done.problem
 	} else {
-		p = explain(err, where(r))
+		p = explain(err, a.where(r))
 	}
 	if p.code.status() >= http.StatusInternalServerError && !errors.Is(err, errPanicked) {
 		x.err = err
@@ -233,7 +233,15 @@ func shown(s string) string {
 	return strconv.Quote(strings.ToValidUTF8(s, "\uFFFD")) + cut
 }
 
-// baseURL is the broker as this client reaches it.
+// baseURL is the broker as this client reaches it: what the setting says, else where
+// the request came in.
+func (a *api) baseURL(r *http.Request) string {
+	if a.cfg.PublicURL != "" {
+		return a.cfg.PublicURL
+	}
+	return baseURL(r)
+}
+
 func baseURL(r *http.Request) string {
 	scheme := "http://"
 	if r.TLS != nil {

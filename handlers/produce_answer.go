@@ -17,7 +17,7 @@ func (a *api) answerProduce(w http.ResponseWriter, r *http.Request, p *produceRe
 	if p.acks == replication.AcksNone {
 		status = http.StatusAccepted
 	}
-	failures := explainResults(r, results)
+	failures := a.explainResults(r, results)
 	if failures != nil {
 		if one := commonFailure(failures); one != nil {
 			return answered{one}
@@ -97,7 +97,7 @@ func produceAnswerType(r *http.Request) []string {
 
 // explainResults is nil when all went well, else the problem of each partition
 // that failed.
-func explainResults(r *http.Request, results []replication.AppendResult) []*problem {
+func (a *api) explainResults(r *http.Request, results []replication.AppendResult) []*problem {
 	var out []*problem
 	for i := range results {
 		if results[i].Err == nil {
@@ -106,7 +106,7 @@ func explainResults(r *http.Request, results []replication.AppendResult) []*prob
 		if out == nil {
 			out = make([]*problem, len(results))
 		}
-		out[i] = explain(results[i].Err, where(r))
+		out[i] = explain(results[i].Err, a.where(r))
 		// What the partition says about the outcome is truer than the table.
 		out[i].unknown = results[i].Unknown
 	}

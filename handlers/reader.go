@@ -51,7 +51,7 @@ func (a *api) newReader(r *http.Request, topic string, q *readQuery) (*reader, e
 	if err != nil {
 		return nil, err
 	}
-	rd := &reader{api: a, base: baseURL(r), topic: topic, id: t.ID, format: q.format, frame: q.frame, isolation: q.isolation,
+	rd := &reader{api: a, base: a.baseURL(r), topic: topic, id: t.ID, format: q.format, frame: q.frame, isolation: q.isolation,
 		patience: max(q.wait, 0)}
 	rd.format.oneLine = q.frame != frameArray
 	return rd, nil

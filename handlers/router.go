@@ -28,6 +28,8 @@ type route struct {
 	// frequent routes may be asked tens of thousands of times a second: a success
 	// is logged at debug. So is that of every GET.
 	frequent bool
+	// readsBody: a GET that has a use for a body.
+	readsBody bool
 	// hidden routes are no part of the published API.
 	hidden bool
 }
@@ -35,7 +37,7 @@ type route struct {
 // routes is the whole table, room by room. The OpenAPI document is compared
 // with it, each way.
 func (a *api) routes() []route {
-	return slices.Concat(a.produceRoutes(), a.readRoutes(), a.docsRoutes(), a.consoleRoutes(), a.frameRoutes())
+	return slices.Concat(a.produceRoutes(), a.readRoutes(), a.consumerRoutes(), a.docsRoutes(), a.consoleRoutes(), a.frameRoutes())
 }
 
 func (a *api) frameRoutes() []route {
@@ -100,7 +102,7 @@ func (a *api) serveRoute(x *exchange, r *http.Request, rt *route) error {
 	if rt.writes && a.cfg.Broker.Draining() {
 		return errDraining
 	}
-	if rt.method == http.MethodGet && r.ContentLength != 0 {
+	if rt.method == http.MethodGet && r.ContentLength != 0 && !rt.readsBody {
 		// An unread body would keep r.Context from ending when the client leaves.
 		if err := a.discardBody(x, r); err != nil {
 			return err
@@ -140,7 +142,7 @@ func (a *api) unrouted(mux *chi.Mux, w http.ResponseWriter, r *http.Request) err
 	}
 	allow := allowedMethods(mux, path)
 	if len(allow) == 0 {
-		return a.nothingAt(path, baseURL(r))
+		return a.nothingAt(path, a.baseURL(r))
 	}
 	line := strings.Join(allow, ", ")
 	w.Header()["Allow"] = []string{line}
@@ -155,10 +157,7 @@ func (a *api) unrouted(mux *chi.Mux, w http.ResponseWriter, r *http.Request) err
 // nothingAt says that no resource is at the path, and which one may be meant.
 func (a *api) nothingAt(path, base string) error {
 	detail, fix := "There is no resource under this path.", ""
-	if path == "/consumers" || strings.HasPrefix(path, "/consumers/") {
-		detail = "There is no resource under this path: this version has no consumer groups."
-		fix = "Read a partition from an offset that you keep: GET " + base + "/topics/{topic}/partitions/{partition}/records?offset=… — "
-	} else if near := nearestPath(path, Routes(a)); near != "" {
+	if near := nearestPath(path, Routes(a)); near != "" {
 		fix = "Perhaps " + base + near + " is meant — "
 	}
 	return &requestError{code: codeNotFound, detail: detail, fix: fix + "every path is on the page " + base + "/docs/ and in " + base + "/openapi.json"}

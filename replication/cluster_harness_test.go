@@ -76,8 +76,6 @@ type member struct {
 	cancel context.CancelFunc
 	loops  sync.WaitGroup
 	up     bool
-
-	groups *groupRoom // nil: there is none
 }
 
 // inCluster runs a test with brokers 1 … n inside a bubble.
@@ -274,9 +272,6 @@ func figure(c prometheus.Counter) float64 {
 // stop ends a broker, cleanly as far as its disk goes.
 func (m *member) stop() {
 	m.c.t.Helper()
-	if m.groups != nil {
-		m.groups.stop()
-	}
 	m.c.must(m.Broker.Close(context.Background()))
 	m.reachable(false)
 	m.cancel()

@@ -22,6 +22,7 @@ import (
 type config struct {
 	Listen         string   `group:"network" placeholder:"HOST:PORT" help:"Address of the one port: clients, peers, console. Port 0 takes any free one (default: this node's address in --cluster, else 127.0.0.1:8080)."`
 	AdvertiseURL   string   `group:"network" name:"advertise-url" placeholder:"URL" help:"How clients and peers reach this broker (default: http:// and the bound address)."`
+	PublicURL      string   `group:"network" name:"public-url" placeholder:"URL" help:"How clients reach this broker when a proxy is in between, for addresses in answers such as base_uri (default: the Host of the request)."`
 	MaxConnections int      `group:"network" default:"0" placeholder:"N" help:"Most open connections; further ones get 503 (default: three quarters of the descriptor limit)."`
 	MaxRequest     byteSize `group:"network" name:"max-request-bytes" default:"128MiB" placeholder:"SIZE" help:"Most bytes of one request body, counted after decompression (default ${default})."`
 
@@ -35,6 +36,8 @@ type config struct {
 	DefaultReplicationFactor int  `group:"topics" default:"0" placeholder:"N" help:"Copies of a topic that names no number (default: 3, or the number of brokers if that is less)."`
 	MinInsyncReplicas        int  `group:"topics" name:"min-insync-replicas" default:"0" placeholder:"N" help:"Copies that must be in sync for acks=-1 (default: 2 when the factor is 3 or more, else 1)."`
 	AutoCreateTopics         bool `group:"topics" help:"Let a produce to an unknown topic create it (default: no; such a produce is 404)."`
+
+	CommitOffsetMeaning string `group:"groups" name:"commit-offset-meaning" default:"next" enum:"next,last-processed" placeholder:"MEANING" help:"What offset means in a commit: the next one to read (Kafka's meaning), or the last one processed (that of Confluent's REST proxy): next, last-processed (default ${default})."`
 
 	NodeID               int32    `group:"cluster" name:"node-id" default:"1" placeholder:"N" help:"This broker's number, for ever (default ${default})."`
 	Cluster              voters   `group:"cluster" placeholder:"1=URL,2=URL,.." help:"The first controller voters, 1, 3 or 5 of them; the same value on every one."`
@@ -107,6 +110,7 @@ func parseConfig(args []string, out io.Writer) (cfg *config, cmd command, err er
 		kong.DefaultEnvars(envPrefix),
 		kong.ExplicitGroups([]kong.Group{
 			{Key: "network", Title: "Network:"}, {Key: "storage", Title: "Storage:"}, {Key: "topics", Title: "Topics:"},
+			{Key: "groups", Title: "Consumer groups:"},
 			{Key: "cluster", Title: "Cluster:"}, {Key: "process", Title: "Process:"},
 		}),
 		kong.ConfigureHelp(kong.HelpOptions{Compact: true, FlagsLast: true}),
@@ -163,6 +167,13 @@ func (c *config) check() error {
 			bad("advertise-url", c.AdvertiseURL, err.Error())
 		} else {
 			c.AdvertiseURL = clean
+		}
+	}
+	if c.PublicURL != "" {
+		if clean, err := baseURL(c.PublicURL); err != nil {
+			bad("public-url", c.PublicURL, err.Error())
+		} else {
+			c.PublicURL = clean
 		}
 	}
 	if c.MaxConnections != 0 && c.MaxConnections < minConnections {

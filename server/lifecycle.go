@@ -348,6 +348,7 @@ func (p *process) replicationConfig() replication.Config {
 
 func (p *process) handlersConfig() handlers.Config {
 	return handlers.Config{Broker: p.broker, Groups: p.groups, Logger: p.log, Metrics: p.metrics.registry, Version: version, AdvertiseURL: p.url,
+		PublicURL: p.cfg.PublicURL, CommitMeaning: handlers.CommitMeaning(p.cfg.CommitOffsetMeaning == "last-processed"),
 		DefaultAcks: replication.Acks(p.cfg.DefaultAcks), MaxRequestBytes: int64(p.cfg.MaxRequest),
 		Now: time.Now, Draining: p.draining, LastCall: p.requests.ctx, Streams: &p.streams, Ready: p.ready}
 }

@@ -37,6 +37,8 @@ const (
 //	@tag.description		Append records.
 //	@tag.name				fetch
 //	@tag.description		Read records: by offset or time, waiting, or as an endless tail.
+//	@tag.name				consumers
+//	@tag.description		Consumer groups: members share the partitions of topics, and commit how far they have come.
 //	@tag.name				topics
 //	@tag.description		Create, look at, change and delete topics.
 //	@tag.name				cluster

@@ -73,7 +73,7 @@ func TestConvert(t *testing.T) {
 		}
 	}
 	unavailable := op.Responses.Value("503").Value
-	if *unavailable.Description != "`50302` no leader right now; `50303` not enough in-sync replicas, nothing appended." || unavailable.Headers["Retry-After"] == nil {
+	if *unavailable.Description != "`50302` no leader or coordinator right now; `50303` not enough in-sync replicas, nothing appended." || unavailable.Headers["Retry-After"] == nil {
 		t.Errorf("503: %s %v", *unavailable.Description, unavailable.Headers)
 	}
 	if p := op.Parameters[0].Value; p.Schema.Value.Pattern == "" || p.Example != "a" || len(p.Extensions) != 0 || len(op.Extensions) != 0 {

@@ -24,6 +24,14 @@ func patternOf(parameter, operation string) string {
 	switch parameter {
 	case "topic":
 		return `^[a-zA-Z0-9._-]{1,249}$`
+	case "group":
+		return `^[a-zA-Z0-9._-]{1,255}$`
+	case "instance", "member":
+		return `^[a-zA-Z0-9._-]{1,255}(~[0-9]+)?$`
+	case "topics":
+		return `^[a-zA-Z0-9._-]{1,249}(,[a-zA-Z0-9._-]{1,249})*$`
+	case "request_id":
+		return `^[a-zA-Z0-9._~:/+=@-]{1,128}$`
 	case "slug":
 		return `^[a-z]+(-[a-z]+)*$`
 	case "Message-Id":

@@ -42,6 +42,8 @@ type Problem struct {
 	SafeOffset *int64 `json:"safe_offset,omitempty" format:"int64"`
 	// The leader epoch of the record before safe_offset (40905).
 	SafeLeaderEpoch *int64 `json:"safe_leader_epoch,omitempty" format:"int64"`
+	// The group's generation (40906).
+	Generation *int64 `json:"generation,omitempty" format:"int64"`
 	// The fate of each record, when all failed for different reasons.
 	Offsets []ProducedOffset `json:"offsets,omitempty"`
 }
