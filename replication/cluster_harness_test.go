@@ -76,6 +76,8 @@ type member struct {
 	cancel context.CancelFunc
 	loops  sync.WaitGroup
 	up     bool
+
+	groups *groupRoom // nil: there is none
 }
 
 // inCluster runs a test with brokers 1 … n inside a bubble.
@@ -272,6 +274,9 @@ func figure(c prometheus.Counter) float64 {
 // stop ends a broker, cleanly as far as its disk goes.
 func (m *member) stop() {
 	m.c.t.Helper()
+	if m.groups != nil {
+		m.groups.stop()
+	}
 	m.c.must(m.Broker.Close(context.Background()))
 	m.reachable(false)
 	m.cancel()

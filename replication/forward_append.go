@@ -95,15 +95,15 @@ func (f *forwarded) round(ctx context.Context, todo []int) {
 	remote.Wait()
 }
 
-// group is the parts for one other leader.
-type group struct {
+// leaderParts is the parts for one other leader.
+type leaderParts struct {
 	url  string
 	at   []location
 	part []int // indexes of reqs
 }
 
 // group divides the parts by leader. Those with none have their result.
-func (f *forwarded) group(todo []int) (local []int, groups map[int32]*group) {
+func (f *forwarded) group(todo []int) (local []int, groups map[int32]*leaderParts) {
 	for _, i := range todo {
 		l, err := f.b.locate(f.reqs[i].Topic, f.reqs[i].Partition)
 		switch {
@@ -115,11 +115,11 @@ func (f *forwarded) group(todo []int) (local []int, groups map[int32]*group) {
 			f.results[i] = AppendResult{Err: l.notLeader()}
 		default:
 			if groups == nil {
-				groups = map[int32]*group{}
+				groups = map[int32]*leaderParts{}
 			}
 			g := groups[l.leader]
 			if g == nil {
-				g = &group{url: l.url}
+				g = &leaderParts{url: l.url}
 				groups[l.leader] = g
 			}
 			g.at, g.part = append(g.at, l), append(g.part, i)
@@ -150,7 +150,7 @@ func (f *forwarded) here(ctx context.Context, parts []int) {
 }
 
 // there sends a group to its leader.
-func (f *forwarded) there(ctx context.Context, leader int32, g *group) {
+func (f *forwarded) there(ctx context.Context, leader int32, g *leaderParts) {
 	left := defaultAppendTimeout
 	if deadline, ok := ctx.Deadline(); ok {
 		left = time.Until(deadline)

@@ -155,6 +155,9 @@ func (m *member) serve(ctx context.Context, path string, request []byte) ([]byte
 	case wire.PathStatus:
 		return serveJSON(request, func(req *wire.StatusRequest) *wire.StatusAnswer { return m.ServeStatus(req) })
 	}
+	if m.groups != nil {
+		return m.groups.serve(ctx, path, request)
+	}
 	return nil, fmt.Errorf("no path %s", path)
 }
 

@@ -6,7 +6,7 @@ import (
 	"fmt"
 
 	"highwater/replication/controller"
-	groups "highwater/replication/group"
+	"highwater/replication/group"
 	"highwater/replication/wire"
 	"highwater/storage"
 )
@@ -15,7 +15,7 @@ import (
 // replicas of it that this broker leads, each in one leader epoch.
 type GroupLog struct{ b *Broker }
 
-var _ groups.Log = GroupLog{}
+var _ group.Log = GroupLog{}
 
 // GroupLog is this broker's.
 func (b *Broker) GroupLog() GroupLog { return GroupLog{b} }
@@ -26,11 +26,11 @@ const maxMakeTries = 5
 
 // Make creates the topic unless it is there. Errors: as CreateTopic.
 func (l GroupLog) Make(ctx context.Context) error {
-	req := controller.CreateTopicRequest{Name: groups.Topic, Internal: true, Partitions: groups.Partitions,
+	req := controller.CreateTopicRequest{Name: group.Topic, Internal: true, Partitions: group.Partitions,
 		Configs: map[string]string{controller.ConfigCleanupPolicy: "compact", controller.ConfigCompressionType: "producer"}}
 	var err error
 	for range maxMakeTries {
-		if _, ok := l.b.State().Topic(groups.Topic); ok {
+		if _, ok := l.b.State().Topic(group.Topic); ok {
 			return nil
 		}
 		_, err = l.b.CreateTopic(ctx, req)
@@ -44,7 +44,7 @@ func (l GroupLog) Make(ctx context.Context) error {
 
 // leads finds the replica that leads in epoch.
 func (l GroupLog) leads(num, epoch int32) (*Partition, error) {
-	p, err := l.b.Partition(groups.Topic, num)
+	p, err := l.b.Partition(group.Topic, num)
 	if err != nil {
 		return nil, noCoordinator(err)
 	}
@@ -81,7 +81,7 @@ func (l GroupLog) Read(ctx context.Context, num, epoch int32, offset int64, buf 
 		if _, err := l.leads(num, epoch); err != nil {
 			return nil, 0, err
 		}
-		res, err := p.read(&FetchRequest{Topic: groups.Topic, Partition: num, Offset: offset, MaxBytes: groupReadBytes, Buffer: buf, Isolation: ReadUncommitted})
+		res, err := p.read(&FetchRequest{Topic: group.Topic, Partition: num, Offset: offset, MaxBytes: groupReadBytes, Buffer: buf, Isolation: ReadUncommitted})
 		switch {
 		case IsTransient(err):
 			return nil, 0, noCoordinator(err)
@@ -125,7 +125,7 @@ func (l GroupLog) Ready(num, epoch int32) error {
 	case !l.b.vouches(p):
 		return noCoordinator(p.notConfirmed())
 	case inSync < p.minInSync:
-		return &NotEnoughReplicasError{Topic: groups.Topic, Partition: num, InSync: inSync, Min: p.minInSync}
+		return &NotEnoughReplicasError{Topic: group.Topic, Partition: num, InSync: inSync, Min: p.minInSync}
 	}
 	return nil
 }
@@ -136,25 +136,25 @@ func (l GroupLog) Append(ctx context.Context, num, epoch int32, batches []storag
 		return noCoordinator(ErrShuttingDown)
 	}
 	defer l.b.appends.leave()
-	res := l.b.appendLocal(ctx, AcksAll, []AppendRequest{{Topic: groups.Topic, Partition: num, Batches: batches, LeaderEpoch: &epoch}})[0]
+	res := l.b.appendLocal(ctx, AcksAll, []AppendRequest{{Topic: group.Topic, Partition: num, Batches: batches, LeaderEpoch: &epoch}})[0]
 	var unknownTopic *controller.UnknownTopicError
 	switch {
 	case res.Err == nil:
 		return nil
 	case res.Unknown:
-		return fmt.Errorf("%w: %w", groups.ErrUnknownOutcome, res.Err)
+		return fmt.Errorf("%w: %w", group.ErrUnknownOutcome, res.Err)
 	case IsTransient(res.Err), errors.As(res.Err, &unknownTopic), errors.As(res.Err, new(*OfflineError)), errors.As(res.Err, new(*UnknownPartitionError)):
 		return noCoordinator(res.Err)
 	}
 	return res.Err
 }
 
-func noCoordinator(err error) error { return fmt.Errorf("%w: %w", groups.ErrNoCoordinator, err) }
+func noCoordinator(err error) error { return fmt.Errorf("%w: %w", group.ErrNoCoordinator, err) }
 
 // GroupErrors carries errors of this room for the groups' calls.
 type GroupErrors struct{}
 
-var _ groups.Errors = GroupErrors{}
+var _ group.Errors = GroupErrors{}
 
 // Encode makes err ready for another broker.
 func (GroupErrors) Encode(err error) *wire.Error { return encodeError(err) }
