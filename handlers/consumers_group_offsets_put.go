@@ -61,7 +61,7 @@ func (a *api) putGroupOffsets(w http.ResponseWriter, r *http.Request) error {
 	for i := range reset.Offsets {
 		o := &reset.Offsets[i]
 		views[i] = movedView{Topic: o.Topic, Partition: o.Partition, To: o.Offset}
-		if was, ok := from[o.TopicPartition]; ok {
+		if was, ok := from[o.TopicPartition]; ok && was >= 0 {
 			views[i].From = &was
 		}
 	}

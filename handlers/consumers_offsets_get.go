@@ -46,8 +46,10 @@ func (a *api) getConsumerOffsets(w http.ResponseWriter, r *http.Request) error {
 	ctx, cancel := a.groupContext(r)
 	defer cancel()
 	asked := &group.Committed{Instance: instance}
-	if asked.Partitions, err = a.partitionsOf(ctx, entries); err != nil {
-		return a.orOfInstance(ctx, name, instance, err)
+	if len(entries) > 0 {
+		if asked.Partitions, err = a.partitionsOf(ctx, entries); err != nil {
+			return a.orOfInstance(ctx, name, instance, err)
+		}
 	}
 	list, err := a.committed(ctx, name, asked)
 	if err != nil {
@@ -57,15 +59,15 @@ func (a *api) getConsumerOffsets(w http.ResponseWriter, r *http.Request) error {
 		Offsets []committedView `json:"offsets"`
 	}{make([]committedView, 0, len(list))}
 	for _, o := range list {
-		if topic == "" || topic == o.Topic {
+		if entries == nil && (topic == "" || topic == o.Topic) || len(entries) > 0 {
 			view.Offsets = append(view.Offsets, committedView{o.Topic, o.Partition, o.Offset, o.Offset, o.Metadata})
 		}
 	}
 	return answerDialect(w, r, view)
 }
 
-// askedOffsets reads which partitions are asked for: those of entries, all of topic,
-// or all there are. The dialect says it in the body of a GET.
+// askedOffsets reads which partitions are asked for: those of entries unless it is nil,
+// all of topic, or all there are. The dialect says it in the body of a GET.
 func (a *api) askedOffsets(w http.ResponseWriter, r *http.Request) (entries []entry, topic string, err error) {
 	q := queryParams(r, "topic", "partition")
 	topic, hasTopic := q.text("topic")
@@ -90,8 +92,7 @@ func (a *api) askedOffsets(w http.ResponseWriter, r *http.Request) (entries []en
 	case hasTopic:
 		return nil, "", malformed("The query and the body both say which partitions are meant; send one of them.")
 	}
-	entries = body.entries("partitions", entryNames)
-	return entries, "", body.err()
+	return append([]entry{}, body.entries("partitions", entryNames)...), "", body.err()
 }
 
 // committed asks for committed offsets, in the order of topics and partitions. Those

@@ -33,6 +33,7 @@ type pollRun struct {
 	request *http.Request
 	q       *pollQuery
 	poll    *group.Poll
+	joined  bool      // in this call: it reads from the committed offsets
 	until   time.Time // the wait's end
 	parts   []pollPart
 	budget  budget
@@ -66,7 +67,7 @@ func (a *api) poll(w http.ResponseWriter, r *http.Request, name string, begin gr
 	if q.wait < 0 {
 		wait = poll.State().Options.RequestTimeout
 	}
-	p := &pollRun{api: a, request: r, q: q, poll: poll, until: begun.Add(wait), budget: q.budget(), held: ration{of: &a.reads}}
+	p := &pollRun{api: a, request: r, q: q, poll: poll, joined: begin.Join != nil, until: begun.Add(wait), budget: q.budget(), held: ration{of: &a.reads}}
 	written, err := p.answer(w)
 	if err != nil {
 		// The answer goes out now, too: the poll's end may take longer.

@@ -215,8 +215,14 @@ func (p *pollRun) truncated(e *replication.TruncatedError) error {
 	problem := explain(e, p.api.where(p.request))
 	st := p.poll.State()
 	problem.detail = fmt.Sprintf("The log of %s-%d was truncated: what was read before offset %d in leader epoch %d is no longer in it. Both agree up to offset %d.", e.Topic, e.Partition, e.Offset, e.Epoch, e.SafeOffset)
-	problem.fix = fmt.Sprintf(`Undo what was done from offset %d on, then go on there: curl %s/consumers/%s/instances/%s/positions --json '{"offsets":[{"topic":"%s","partition":%d,"offset":%d}]}'`,
-		e.SafeOffset, p.api.baseURL(p.request), pathSegment(p.request, "group"), st.Instance, e.Topic, e.Partition, e.SafeOffset)
+	where := p.api.baseURL(p.request) + "/consumers/" + pathSegment(p.request, "group")
+	if p.joined {
+		where += "/offsets?member=" + st.Instance
+	} else {
+		where += "/instances/" + st.Instance + "/positions"
+	}
+	problem.fix = fmt.Sprintf(`Undo what was done from offset %d on, then go on there: curl '%s' --json '{"offsets":[{"topic":"%s","partition":%d,"next_offset":%d}]}'`,
+		e.SafeOffset, where, e.Topic, e.Partition, e.SafeOffset)
 	problem.members = append(problem.members, member{"partition", int64(e.Partition)})
 	return answered{problem}
 }

@@ -128,6 +128,9 @@ func (s *shard) step(call *Call) step {
 	if ready != nil && len(records) > 0 {
 		return step{err: ready}
 	}
+	if answer != nil && answer.Description != nil {
+		answer.Description.Coordinator = s.g.cfg.NodeID
+	}
 	c.state = state
 	s.decide(c, records)
 	s.followPoll(c, call, answer, err)
