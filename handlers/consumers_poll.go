@@ -55,7 +55,7 @@ type pollPart struct {
 
 // poll answers with what a member of the group is to read next.
 func (a *api) poll(w http.ResponseWriter, r *http.Request, name string, begin group.Begin, q *pollQuery) error {
-	begun := time.Now()
+	begun := arrival(r)
 	wait := max(q.wait, 0)
 	begin.WaitMs = wait.Milliseconds()
 	ctx, cancel := context.WithDeadline(r.Context(), begun.Add(wait+pollGrace))

@@ -9,6 +9,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"highwater/handlers"
 )
 
 // errDraining is why a broker that ends isn't ready.
@@ -16,7 +18,7 @@ var errDraining = errors.New("shutting down")
 
 // startPatience is how long a request waits for the end of a start before it is
 // told to come back: a restart within a cluster takes less, so that its clients
-// see no error.
+// see no error. A poll of a consumer group is held for no longer than its own time.
 const startPatience = 10 * time.Second
 
 // gate stands before the handlers. The port is open from the first moment, so that
@@ -91,7 +93,9 @@ func (g *gate) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			return
 		case path == "/readyz" || path == "/metrics": // who asks these wants to know how it is now
 		default:
+			came := time.Now()
 			g.wait(r)
+			r = r.WithContext(handlers.Arrived(r.Context(), came))
 		}
 	}
 	if next := g.next.Load(); next != nil {
@@ -112,8 +116,11 @@ func (g *gate) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 const leastPatience = 500 * time.Millisecond
 
 // ownPatience is how long a request says that it may take: a produce by timeout_ms,
-// a read or a poll by timeout.
+// a read by timeout, a poll of a group as it says itself.
 func ownPatience(r *http.Request) time.Duration {
+	if d, ok := handlers.PollTime(r); ok {
+		return d
+	}
 	query := r.URL.Query()
 	for _, name := range [...]string{"timeout_ms", "timeout"} {
 		if ms, err := strconv.ParseUint(query.Get(name), 10, 31); err == nil {

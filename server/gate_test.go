@@ -139,3 +139,23 @@ func TestH21_AnEventStreamOutlivesARestart(t *testing.T) {
 		t.Errorf("an event stream asked for while starting, then stopping: %d", got)
 	}
 }
+
+// TestGateHoldsNoPollBeyondItsTime: a poll of a consumer group is answered within its
+// timeout and a second, also by a broker that starts.
+func TestGateHoldsNoPollBeyondItsTime(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		for path, most := range map[string]time.Duration{
+			"/consumers/g/records?member=m&timeout=300": 1300 * time.Millisecond,
+			"/consumers/g/instances/i/records":          2 * time.Second, // the dialect's default is one second
+			"/consumers/g/instances/i/offsets":          startPatience,
+		} {
+			g, began := newGate(), time.Now()
+			w := httptest.NewRecorder()
+			g.ServeHTTP(w, httptest.NewRequest("GET", path, nil))
+			if took := time.Since(began); w.Code != 503 || took > most || took < most-time.Second {
+				t.Errorf("%s: %d after %v", path, w.Code, took)
+			}
+		}
+	})
+}

@@ -129,7 +129,7 @@ func (s *state) committed(now time.Time, topics Topics, c *Committed) (*Answer, 
 		return nil, &UnknownGroupError{Group: s.group}
 	}
 	parts := slices.SortedFunc(maps.Keys(s.offsets), part.compare)
-	if c.Partitions != nil {
+	if len(c.Partitions) > 0 {
 		parts = parts[:0]
 		for _, tp := range c.Partitions {
 			parts = append(parts, tp.part())
