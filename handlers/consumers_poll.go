@@ -47,6 +47,7 @@ type pollRun struct {
 
 // pollPart is one partition of a poll.
 type pollPart struct {
+	found    bool           // the reset policy said where to begin
 	from     group.Position // where the poll begins to read; Offset -1: not known yet
 	next     group.Position // where the next one does
 	renderer *recordRenderer
@@ -186,10 +187,12 @@ func (p *pollRun) take() {
 	first := turn(st.Positions)
 	for i := range p.parts {
 		at := st.Positions[(first+i)%len(p.parts)]
-		if was, ok := found[at.TopicPartition]; ok && at.Offset < 0 {
+		was, ok := found[at.TopicPartition]
+		restored := ok && at.Offset < 0 && was.Offset >= 0
+		if restored {
 			at = was
 		}
-		p.parts[i] = pollPart{from: at, next: at}
+		p.parts[i] = pollPart{from: at, next: at, found: restored}
 	}
 }
 
@@ -238,11 +241,13 @@ func (p *pollRun) failed() int {
 	return n
 }
 
-// positions are where the next poll begins, of the partitions whose place is known.
+// positions are where the next poll begins, of the partitions whose place is known. A
+// beginning that was found, and of which nothing was given, is none: committed with
+// the rest it would hide that nothing of the partition was ever read.
 func (p *pollRun) positions() []group.Position {
 	var to []group.Position
 	for i := range p.parts {
-		if part := &p.parts[i]; part.next.Offset >= 0 {
+		if part := &p.parts[i]; part.next.Offset >= 0 && (!part.found || part.next.Offset > part.from.Offset) {
 			to = append(to, part.next)
 		}
 	}

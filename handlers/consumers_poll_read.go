@@ -108,7 +108,7 @@ func (p *pollRun) find(ctx context.Context) error {
 			if reset == group.ResetLatest {
 				part.next.Offset = o.End
 			}
-			part.from = part.next
+			part.from, part.found = part.next, reset != group.ResetLatest
 		}
 		return nil
 	})
