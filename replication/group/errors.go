@@ -117,7 +117,7 @@ func (e *TooManyError) Error() string { return fmt.Sprintf("group: more than %d 
 var ErrPollOver = errors.New("group: the poll is over")
 
 // PositionsLostError: what the member's answers delivered isn't known any more, since
-// the coordinator changed; a commit of all that would commit nothing. Records come
+// the coordinator changed or a broker died with the answer; a commit of all that would commit nothing. Records come
 // again with the next poll; a commit that names offsets works.
 type PositionsLostError struct{ Group, Instance string }
 

@@ -26,7 +26,7 @@ type poll struct {
 	sought     map[part]bool  // moved by a seek since
 }
 
-// delivery is what a poll with a request id answered.
+// delivery is what a poll with a request id answered, of what its member still reads.
 type delivery struct {
 	requestID string
 	from, to  map[part]place
@@ -66,16 +66,16 @@ func (s *state) begin(now time.Time, topics Topics, call *Call) (*Answer, error)
 		s.expect(m)
 		return nil, &NotSubscribedError{Group: s.group, Instance: m.instance()}
 	}
-	fresh := m.poll == nil && b.Token == 0
 	if m.poll == nil {
 		m.poll = &poll{token: token, front: b.Front, requestID: b.RequestID}
+		m.poll.repeat = m.repeats(b.RequestID)
+		if b.Token == 0 && !m.poll.repeat {
+			s.turn(now, topics, m, b)
+		}
 	}
 	p := m.poll
 	p.beat, m.lost = now, false
-	if fresh {
-		s.turn(now, topics, m, b)
-	}
-	p.repeat = p.repeat && m.last != nil && m.readsAll(m.last.to)
+	p.repeat = p.repeat && m.repeats(b.RequestID)
 	if !p.repeat && !p.delivering {
 		s.release(topics, m)
 	}
@@ -150,13 +150,14 @@ func (s *state) mayPoll(m *member, b *Begin, token uint64) error {
 	return nil // also one that began with the coordinator before
 }
 
+// repeats tells whether the member's last answer is asked for again.
+func (m *member) repeats(requestID string) bool {
+	return requestID != "" && m.last != nil && m.last.requestID == requestID && len(m.last.to) > 0
+}
+
 // turn closes what the member's last answer left open: it commits what that delivered
-// if the member commits by itself, unless the same answer is asked for again.
+// if the member commits by itself.
 func (s *state) turn(now time.Time, topics Topics, m *member, b *Begin) {
-	if m.last != nil && b.RequestID != "" && m.last.requestID == b.RequestID && m.readsAll(m.last.to) {
-		m.poll.repeat = true
-		return
-	}
 	m.last = nil
 	if b.Join != nil {
 		m.delivered = nil // from here on it is read again
@@ -165,15 +166,6 @@ func (s *state) turn(now time.Time, topics Topics, m *member, b *Begin) {
 	if m.v.options.AutoCommit {
 		s.commitDelivered(now, topics, m, callAuto)
 	}
-}
-
-func (m *member) readsAll(parts map[part]place) bool {
-	for p := range parts {
-		if !m.reads(p) {
-			return false
-		}
-	}
-	return true
 }
 
 // readable lists the partitions that the member can read now, in order.
@@ -366,7 +358,7 @@ func (s *state) poll(instance string, token uint64) fate {
 func (s *state) frontGone(front int32) {
 	for _, m := range s.members {
 		if m.poll != nil && m.poll.front == front {
-			m.poll = nil
+			m.poll, m.lost = nil, true
 			s.expect(m)
 		}
 	}

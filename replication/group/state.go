@@ -98,7 +98,8 @@ type member struct {
 	positions, delivered map[part]place
 	poll                 *poll
 	last                 *delivery
-	// lost: what was soft went with another coordinator, and no poll has begun since.
+	// lost: what it was delivered isn't known, since its last poll went with another
+	// coordinator or without an End; and no poll has begun since.
 	lost bool
 	// revoking is how many of its partitions are to go to others.
 	revoking int
@@ -211,6 +212,15 @@ func (m *member) forget() {
 	for p := range m.delivered {
 		if !m.reads(p) {
 			delete(m.delivered, p)
+		}
+	}
+	if m.last == nil {
+		return
+	}
+	for p := range m.last.to {
+		if !m.reads(p) {
+			delete(m.last.from, p)
+			delete(m.last.to, p)
 		}
 	}
 }
