@@ -95,6 +95,7 @@ func TestEveryFlagIsEnvironmentAndYAML(t *testing.T) {
 		"min-insync-replicas": "3", "replica-lag-time-max": "3s", "broker-session-timeout": "6s", "fsync": "interval",
 		"auto-create-topics": "true", "max-request-bytes": "64MiB", "log-level": "warn", "log-format": "json",
 		"max-connections": "100", "fsync-interval": "250ms", "disk-reserve": "1GiB",
+		"public-url": "https://kafka.example.com/hw", "commit-offset-meaning": "last-processed",
 	}
 	var flags, yaml []string
 	for name, value := range values {
@@ -153,6 +154,8 @@ func TestConfigRefusals(t *testing.T) {
 		{"--fsync=always", `must be one of "commit","interval","never"`},
 		{"--fsync-interval=10", "number with its unit"},
 		{"--default-acks=2", "want 0, 1, -1 or all"},
+		{"--public-url=kafka.example.com", "want http://HOST:PORT"},
+		{"--commit-offset-meaning=last", "must be one of"},
 		{"--default-partitions=0", "must be 1 to 10000"},
 		{"--default-replication-factor=3", "there is one broker"},
 		{"--min-insync-replicas=2", "no acks=-1 could succeed"},
