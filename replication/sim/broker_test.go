@@ -5,6 +5,7 @@ import (
 	"errors"
 	"math/rand/v2"
 	"net/http"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -14,6 +15,7 @@ import (
 	"highwater/handlers"
 	"highwater/replication"
 	"highwater/replication/controller"
+	"highwater/replication/group"
 	"highwater/replication/peer"
 	"highwater/storage"
 	"highwater/storage/vfs"
@@ -49,8 +51,10 @@ type process struct {
 
 	mu     sync.Mutex // guards what follows
 	broker *replication.Broker
+	groups *group.Groups
 	serves bool
 
+	endGroups context.CancelFunc // ends coordinating; set with broker
 	draining  chan struct{}
 	ctx       context.Context
 	cancel    context.CancelFunc
@@ -76,6 +80,22 @@ func (m *member) serving() (*process, *replication.Broker) {
 		return nil, nil
 	}
 	return p, p.broker
+}
+
+// coordinating is the way to groups of the broker that answers clients, or nil.
+func (m *member) coordinating() (*process, *replication.Broker, *group.Groups) {
+	p, b := m.serving()
+	if p == nil {
+		return nil, nil, nil
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p, b, p.groups
+}
+
+// partitions is what a broker says of its replicas of the clients' topic.
+func partitions(b *replication.Broker) []replication.DebugPartition {
+	return slices.DeleteFunc(b.DebugPartitions(), func(d replication.DebugPartition) bool { return d.Topic != "t" })
 }
 
 // start starts a process unless one runs.
@@ -159,7 +179,12 @@ func (p *process) serve() error {
 	}
 	internal.SetBroker(b)
 	p.loop(b.Run)
+	g := group.New(group.Config{NodeID: id, Log: b.GroupLog(), Metadata: p.ctl, Peers: p.peers, Errors: replication.GroupErrors{}, Logger: p.log})
+	internal.SetGroups(g)
+	groupsCtx, endGroups := context.WithCancel(p.loopsCtx)
+	p.loops.Go(func() { _ = g.Run(groupsCtx) })
 	p.mu.Lock()
+	p.groups, p.endGroups = g, endGroups
 	p.serves = true
 	p.mu.Unlock()
 	p.log.Info().Msg("process serves")
@@ -250,6 +275,9 @@ func (p *process) down(grace time.Duration) {
 	_ = p.http.Close()
 	p.mu.Lock()
 	b := p.broker
+	if p.endGroups != nil {
+		p.endGroups()
+	}
 	p.mu.Unlock()
 	if b != nil {
 		_ = b.Close(ctx)

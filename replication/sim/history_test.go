@@ -252,7 +252,7 @@ func (c *cluster) watch(ctx context.Context) {
 		before := c.newestState()
 		for _, m := range c.members {
 			if p, b := m.serving(); p != nil {
-				ends[p] = b.DebugPartitions()
+				ends[p] = partitions(b)
 			}
 		}
 		c.history.mu.Lock()

@@ -39,8 +39,9 @@ type cluster struct {
 	processes  sync.WaitGroup
 	logs       *logs
 	newest     atomic.Pointer[controller.State]
-	broken     bool // a disk has failed in this run
-	quiet      bool // no client appends any more: replicas can be equal
+	broken     bool       // a disk has failed in this run
+	quiet      bool       // no client appends any more: replicas can be equal
+	consumers  *consumers // with groups of consumers; nil: without
 }
 
 // logs keeps what the brokers log, and counts it.
@@ -90,12 +91,15 @@ func (c *cluster) learn(s *controller.State) {
 }
 
 // run is one seed, inside a bubble.
-func run(seed uint64, raftDirs []string) *cluster {
+func run(t *testing.T, seed uint64, raftDirs []string, change ...func(*cluster)) *cluster {
 	c := &cluster{seed: seed, rng: rand.New(rand.NewPCG(seed, 1)), began: time.Now(), partitions: 2, fetchBytes: int32(seed % 2),
 		net: newNetwork(rand.New(rand.NewPCG(seed, 2))), logs: &logs{counts: map[string]int{}}}
 	c.history = newHistory(c.partitions)
 	for i, dir := range raftDirs {
 		c.members = append(c.members, &member{c: c, id: int32(i + 1), raftDir: dir, disk: newDisk(seed*10 + uint64(i))})
+	}
+	for _, f := range change {
+		f(c)
 	}
 	for _, m := range c.members {
 		m.start()
@@ -142,6 +146,9 @@ func (c *cluster) live() {
 		clients.Go(func() { c.consume(ctx, rng) })
 	}
 	clients.Go(func() { c.watch(ctx) })
+	if c.consumers != nil {
+		c.consumers.start(ctx, c, &clients)
+	}
 	for end := time.Now().Add(40 * time.Second); time.Now().Before(end); {
 		time.Sleep(time.Duration(c.rng.IntN(2500)) * time.Millisecond)
 		c.fault()
@@ -170,6 +177,9 @@ func (c *cluster) live() {
 		return
 	}
 	c.readAll()
+	if c.consumers != nil {
+		c.consumers.finish(c)
+	}
 }
 
 // fault does one bad thing, or ends one.
@@ -298,7 +308,7 @@ func (c *cluster) whole() bool {
 		if p == nil {
 			return false
 		}
-		parts := b.DebugPartitions()
+		parts := partitions(b)
 		if len(parts) != c.partitions {
 			return false
 		}
@@ -326,7 +336,7 @@ func (c *cluster) view() string {
 			fmt.Fprintf(&b, "broker %d doesn't serve; ", m.id)
 			continue
 		}
-		for _, d := range broker.DebugPartitions() {
+		for _, d := range partitions(broker) {
 			fmt.Fprintf(&b, "broker %d: %d %s epoch %d ends at %d, hw %d; ", m.id, d.Partition, d.Role, d.LeaderEpoch, d.LogEnd, d.HighWatermark)
 		}
 	}
@@ -433,7 +443,7 @@ func TestSim(t *testing.T) {
 	}
 }
 
-func one(t *testing.T, seed uint64, counts, events map[string]int) {
+func one(t *testing.T, seed uint64, counts, events map[string]int, change ...func(*cluster)) {
 	dirs := []string{memoryDir(t), memoryDir(t), memoryDir(t)}
 	var c *cluster
 	func() {
@@ -443,7 +453,7 @@ func one(t *testing.T, seed uint64, counts, events map[string]int) {
 				counts["a raft that ended owes an answer"]++
 			}
 		}()
-		synctest.Test(t, func(*testing.T) { c = run(seed, dirs) })
+		synctest.Test(t, func(t *testing.T) { c = run(t, seed, dirs, change...) })
 	}()
 	for _, v := range c.history.violations[:min(len(c.history.violations), 20)] {
 		t.Errorf("seed %d: %s", seed, v)
