@@ -2,6 +2,7 @@ package handlers
 
 import (
 	"net/http/httptest"
+	"slices"
 	"testing"
 	"time"
 )
@@ -47,12 +48,12 @@ func TestCommittedOfATopic(t *testing.T) {
 	path := b.subscriber("g", `{"name":"c1"}`, "t")
 	b.pollUntil(path, 3)
 	b.post(path+"/offsets", nil).want(204)
-	for query, want := range map[string]int{"": 1, "?topic=t": 1, "?topic=other": 0, "?topic=t&partition=1": 1, "?topic=t&partition=0": 0} {
+	for query, want := range map[string]bool{"": true, "?topic=t": true, "?topic=t&partition=1": true, "?topic=t&partition=0": false, "?topic=other": false} {
 		var got struct {
 			Offsets []committedView `json:"offsets"`
 		}
 		b.get(path + "/offsets" + query).want(200).into(&got)
-		if len(got.Offsets) != want || want == 1 && (got.Offsets[0].Offset != 3 || got.Offsets[0].Partition != 1) {
+		if told := slices.ContainsFunc(got.Offsets, func(o committedView) bool { return o.Topic == "t" && o.Partition == 1 && o.Offset == 3 }); told != want {
 			t.Errorf("%q: %+v", query, got.Offsets)
 		}
 	}

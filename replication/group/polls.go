@@ -22,6 +22,7 @@ type poll struct {
 	// delivering: something is about to be answered, or was; its partitions stay.
 	delivering bool
 	repeat     bool
+	anew       bool           // it began at the committed offsets
 	start      map[part]place // where it began to read
 	sought     map[part]bool  // moved by a seek since
 }
@@ -67,14 +68,14 @@ func (s *state) begin(now time.Time, topics Topics, call *Call) (*Answer, error)
 		return nil, &NotSubscribedError{Group: s.group, Instance: m.instance()}
 	}
 	if m.poll == nil {
-		m.poll = &poll{token: token, front: b.Front, requestID: b.RequestID}
+		m.poll = &poll{token: token, front: b.Front, requestID: b.RequestID, anew: b.Join != nil}
 		m.poll.repeat = m.repeats(b.RequestID)
 		if b.Token == 0 && !m.poll.repeat {
-			s.turn(now, topics, m, b)
+			s.turn(now, topics, m)
 		}
 	}
 	p := m.poll
-	p.beat, m.lost = now, false
+	p.beat = now
 	p.repeat = p.repeat && m.repeats(b.RequestID)
 	if !p.repeat && !p.delivering {
 		s.release(topics, m)
@@ -156,14 +157,11 @@ func (m *member) repeats(requestID string) bool {
 }
 
 // turn closes what the member's last answer left open: it commits what that delivered
-// if the member commits by itself.
-func (s *state) turn(now time.Time, topics Topics, m *member, b *Begin) {
-	m.last = nil
-	if b.Join != nil {
-		m.delivered = nil // from here on it is read again
-		return
-	}
-	if m.v.options.AutoCommit {
+// if the member commits by itself. Else what is known of that answer stays until there
+// is another: a Begin may be an old one that comes late, and its client have gone on
+// long ago.
+func (s *state) turn(now time.Time, topics Topics, m *member) {
+	if m.v.options.AutoCommit && !m.poll.anew {
 		s.commitDelivered(now, topics, m, callAuto)
 	}
 }
@@ -286,6 +284,9 @@ func (s *state) end(now time.Time, topics Topics, c *End) (*Answer, error) {
 		return &Answer{}, nil
 	}
 	p := m.poll
+	if c.Written {
+		m.answered(p)
+	}
 	for _, at := range c.To {
 		q := at.part()
 		if m.v.options.Reset == ResetLatest {
@@ -313,6 +314,18 @@ func (s *state) end(now time.Time, topics Topics, c *End) (*Answer, error) {
 	m.poll = nil
 	s.expect(m)
 	return &Answer{}, nil
+}
+
+// answered: the member has been given another answer; what is known of those before
+// counts no more.
+func (m *member) answered(p *poll) {
+	m.lost = false
+	if p.anew {
+		m.delivered = nil
+	}
+	if !p.delivering && !p.repeat {
+		m.last = nil
+	}
 }
 
 // fate of a poll.

@@ -99,7 +99,7 @@ type member struct {
 	poll                 *poll
 	last                 *delivery
 	// lost: what it was delivered isn't known, since its last poll went with another
-	// coordinator or without an End; and no poll has begun since.
+	// coordinator or without an End; and none has been answered since.
 	lost bool
 	// revoking is how many of its partitions are to go to others.
 	revoking int

@@ -1,0 +1,86 @@
+package group
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/google/uuid"
+)
+
+// A request that was cut off on its way, and whose client has gone on elsewhere, takes
+// nothing away when it arrives at last (H31).
+func TestLateBegin(t *testing.T) {
+	topic := func(l *lab) TopicPartition {
+		info, _ := l.topics.Topic("t")
+		return TopicPartition{Topic: "t", TopicID: info.ID}
+	}
+	// poll is a whole poll that delivers up to an offset; no id is given twice.
+	begin := func(l *lab, id byte, request string, join *Join) *PollState {
+		return l.must(&Call{ID: uuid.UUID{1, 15: id}, Begin: &Begin{Instance: "m", RequestID: request, Join: join}}).Poll
+	}
+	end := func(l *lab, st *PollState, request string, to int64, written bool) {
+		from := Position{TopicPartition: topic(l), LeaderEpoch: -1}
+		at := Position{TopicPartition: topic(l), Offset: to, LeaderEpoch: -1}
+		if request != "" {
+			l.must(&Call{Deliver: &Deliver{Instance: "m", Token: st.Token, From: []Position{from}, To: []Position{at}}})
+		}
+		l.must(&Call{End: &End{Instance: "m", Token: st.Token, Written: written, To: []Position{at}}})
+	}
+	committed := func(l *lab) int64 {
+		for _, o := range l.must(&Call{Committed: &Committed{}}).Offsets {
+			return o.Offset
+		}
+		return -1
+	}
+	commitAll := func(l *lab) error {
+		_, err := l.do(&Call{Commit: &Commit{Instance: "m", All: true}})
+		return err
+	}
+
+	t.Run("in one call", func(t *testing.T) {
+		l := newLab(t)
+		l.topics.set("t", 1)
+		join := &Join{Topics: []string{"t"}, Options: labOptions()}
+		end(l, begin(l, 1, "", join), "", 7, true)
+		end(l, begin(l, 2, "", join), "", 7, false) // late, and its client is gone
+		if err := commitAll(l); err != nil || committed(l) != 7 {
+			t.Errorf("committed %d, %v", committed(l), err)
+		}
+		end(l, begin(l, 3, "", join), "", 7, true) // nothing new
+		if err := commitAll(l); err != nil || committed(l) != 7 {
+			t.Errorf("committed %d, %v", committed(l), err)
+		}
+	})
+	t.Run("with a request id", func(t *testing.T) {
+		l := newLab(t)
+		l.topics.set("t", 1)
+		l.must(&Call{Create: &Create{Name: "m", Options: labOptions()}})
+		l.must(&Call{Subscribe: &Subscribe{Instance: "m", Topics: []string{"t"}}})
+		end(l, begin(l, 1, "x1", nil), "x1", 3, true)
+		end(l, begin(l, 2, "x2", nil), "x2", 7, true)
+		end(l, begin(l, 3, "x1", nil), "", 3, false) // late
+		for id := range byte(2) {
+			st := begin(l, 4+id, "x2", nil)
+			if len(st.Repeat) != 1 || st.Repeat[0] != 7 {
+				t.Fatalf("the newest answer isn't repeated: %+v", st)
+			}
+			l.must(&Call{End: &End{Instance: "m", Token: st.Token, Written: true, To: st.Positions}})
+		}
+	})
+	t.Run("after the coordinator's death", func(t *testing.T) {
+		l := newLab(t)
+		l.topics.set("t", 1)
+		l.must(&Call{Create: &Create{Name: "m", Options: labOptions()}})
+		l.must(&Call{Subscribe: &Subscribe{Instance: "m", Topics: []string{"t"}}})
+		end(l, begin(l, 1, "", nil), "", 7, true)
+		l.crash()
+		end(l, begin(l, 2, "", nil), "", 7, false) // late
+		if err := commitAll(l); !errors.As(err, new(*PositionsLostError)) {
+			t.Errorf("what was delivered can't be known: %v", err)
+		}
+		end(l, begin(l, 3, "", nil), "", 7, true)
+		if err := commitAll(l); err != nil || committed(l) != 7 {
+			t.Errorf("committed %d, %v", committed(l), err)
+		}
+	})
+}
