@@ -25,5 +25,8 @@ func (m *member) clone() *member {
 		p.start, p.sought = maps.Clone(p.start), maps.Clone(p.sought)
 		c.poll = &p
 	}
+	if m.last != nil {
+		c.last = &delivery{requestID: m.last.requestID, from: maps.Clone(m.last.from), to: maps.Clone(m.last.to)}
+	}
 	return &c
 }

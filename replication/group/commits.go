@@ -41,15 +41,25 @@ func (s *state) commitNow(now time.Time, topics Topics, call *Call) error {
 		case m.lost:
 			return &PositionsLostError{Group: s.group, Instance: m.instance()}
 		}
+		for _, p := range slices.SortedFunc(maps.Keys(m.delivered), part.compare) {
+			if !s.mayCommit(m, p) {
+				return s.fenced(topics, m, p)
+			}
+		}
 		s.commitDelivered(now, topics, m, call.ID)
 		return nil
 	}
 	for _, o := range c.Offsets {
 		if _, there := topics.TopicByID(o.TopicID); there && !s.mayCommit(m, o.part()) {
-			return &FencedError{Group: s.group, Instance: c.Instance, Generation: s.generation(), Partition: &o.TopicPartition}
+			return s.fenced(topics, m, o.part())
 		}
 	}
 	return s.commitOffsets(now, topics, call.ID, c.Offsets)
+}
+
+func (s *state) fenced(topics Topics, m *member, p part) error {
+	tp := named(topics, p)
+	return &FencedError{Group: s.group, Instance: m.instance(), Generation: s.generation(), Partition: &tp}
 }
 
 // mayCommit tells whether the member may commit for a partition (G3, G4): it owns it

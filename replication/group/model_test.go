@@ -7,6 +7,7 @@ import (
 	"maps"
 	"math/rand/v2"
 	"os"
+	"reflect"
 	"slices"
 	"strconv"
 	"strings"
@@ -202,6 +203,9 @@ func (w *model) call(call *Call) (*Answer, error) {
 		call.ID = uuid.UUID{0xca, 8: byte(w.ids >> 24), 9: byte(w.ids >> 16), 10: byte(w.ids >> 8), 11: byte(w.ids)}
 	}
 	call.Metadata = w.lab.topics.index
+	if w.chance(3) {
+		w.cloneApart(call)
+	}
 	before := w.snapshot()
 	answer, records, err := w.lab.s.do(w.lab.now, w.lab.topics, call)
 	fate := w.rng.IntN(400)
@@ -222,6 +226,15 @@ func (w *model) call(call *Call) (*Answer, error) {
 	}
 	w.unexpected(call, err)
 	return answer, err
+}
+
+// cloneApart has a clone do the call, which the state itself must not notice.
+func (w *model) cloneApart(call *Call) {
+	as, clone := w.lab.s.clone(), w.lab.s.clone()
+	_, _, _ = clone.do(w.lab.now, w.lab.topics, call)
+	if !reflect.DeepEqual(w.lab.s, as) {
+		w.fail("a clone shares something: %+v", call)
+	}
 }
 
 func (w *model) unexpected(call *Call, err error) {
