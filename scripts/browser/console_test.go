@@ -221,15 +221,46 @@ func TestH55_ScriptInARecord(t *testing.T) {
 	}
 }
 
+// A group's members, commits and lag, as text whatever a client has put into them (H55).
+func TestConsoleGroups(t *testing.T) {
+	b := startBroker(t)
+	p := openTab(t, b.url)
+	p.goTo("/console/#/groups")
+	p.has("No groups yet")
+	b.do("PUT", "/topics/orders", "application/json", `{"partitions":2}`)
+	b.do("POST", "/topics/orders/partitions/0?acks=-1", "application/json", `{"records":[{"value":1},{"value":2},{"value":3}]}`)
+	const evil = `"><img src=x onerror=alert(1)></script><script>alert(1)</script>`
+	b.do("POST", "/consumers/billing", "application/json", `{"name":"c1"}`)
+	b.do("POST", "/consumers/billing/instances/c1/subscription", "application/json", `{"topic_pattern":"orders|<img src=x onerror=alert\\(1\\)>"}`)
+	b.do("GET", "/consumers/billing/instances/c1/records?count=1", "", "")
+	b.do("POST", "/consumers/billing/instances/c1/offsets", "application/json", `{"offsets":[{"topic":"orders","partition":0,"offset":1,"metadata":`+quote(evil)+`}]}`)
+	p.has("billing")
+	p.shoot("console-groups")
+	p.clickText("main td a", "billing")
+	p.has(evil)
+	p.has("onerror=alert")
+	p.has("orders-0, orders-1")
+	p.wait(`[...document.querySelectorAll("main table:last-of-type td.num")].some((e) => e.innerText === "2")`)
+	p.shoot("console-group")
+	if n := eval[int](p, `document.querySelectorAll("main img, main svg, main script, main iframe").length`); n != 0 {
+		t.Errorf("%d elements were made of a group", n)
+	}
+	if strings.Contains(p.text("main"), "unknown") {
+		t.Errorf("a figure is missing: %s", p.text("main"))
+	}
+}
+
 // No page is wider than a phone, and each is there in the dark.
 func TestConsoleOnAPhone(t *testing.T) {
 	b := startBroker(t)
 	b.do("PUT", "/topics/"+strings.Repeat("long-name.", 20), "application/json", `{"partitions":3}`)
 	b.do("PUT", "/topics/orders", "application/json", `{"partitions":3}`)
 	b.do("POST", "/topics/orders?acks=-1", "application/json", `{"records":[{"key":"customer-4711","value":{"order":4711,"items":[{"sku":"A-1","qty":2}],"note":"`+strings.Repeat("long text ", 60)+`"}},{"value":null,"key":"gone"}]}`)
+	b.do("GET", "/consumers/billing/records?member="+strings.Repeat("worker", 20)+"&topics=orders", "", "")
+	b.do("POST", "/consumers/billing/offsets?member="+strings.Repeat("worker", 20), "", "")
 	p := openTab(t, b.url, chromedp.Flag("blink-settings", "preferredColorScheme=0"))
 	must(t, chromedp.Do(p.ctx, chromedp.EmulateViewport(390, 844, chromedp.EmulateMobile)))
-	for _, at := range []string{"", "#/topics/orders", "#/topics/orders/produce", "#/topics/orders/partitions", "#/topics/orders/configs", "#/topics/orders/live", "#/cluster"} {
+	for _, at := range []string{"", "#/topics/orders", "#/topics/orders/produce", "#/topics/orders/partitions", "#/topics/orders/configs", "#/topics/orders/live", "#/groups", "#/groups/billing", "#/cluster"} {
 		p.goTo("/console/" + at)
 		p.wait(`document.querySelector("main h1") && !document.querySelector("main").innerText.includes("Loading")`)
 		if at == "#/topics/orders" {

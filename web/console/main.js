@@ -4,6 +4,7 @@ import { get } from "./api.js";
 import { place, readPlace, useLoad } from "./ui.js";
 import { Topics } from "./topics.js";
 import { Topic } from "./topic.js";
+import { Group, Groups } from "./groups.js";
 import { Cluster } from "./cluster.js";
 
 function usePlace() {
@@ -27,6 +28,8 @@ function Page({ at }) {
   const [first, name, tab] = at.segments;
   if (first === undefined || (first === "topics" && name === undefined)) return html`<${Topics} query=${at.query} />`;
   if (first === "topics") return html`<${Topic} key=${name} name=${name} tab=${tab || "records"} query=${at.query} />`;
+  if (first === "groups" && name === undefined) return html`<${Groups} />`;
+  if (first === "groups") return html`<${Group} key=${name} name=${name} />`;
   if (first === "cluster") return html`<${Cluster} />`;
   return html`<section class="card"><h1>Nothing here</h1><p>There is no page of this name. <a href=${place(["topics"])}>See the topics.</a></p></section>`;
 }
@@ -44,6 +47,7 @@ function App() {
       <a class="home" href=${place(["topics"])}><img src=${new URL("icon.svg", import.meta.url).href} alt="" width="24" height="24" /> Highwater</a>
       <nav aria-label="Main">
         <a href=${place(["topics"])} aria-current=${current("topics")}>Topics</a>
+        <a href=${place(["groups"])} aria-current=${current("groups")}>Groups</a>
         <a href=${place(["cluster"])} aria-current=${current("cluster")}>Cluster</a>
         <a href=${new URL("../docs/", import.meta.url).href}>API docs</a>
       </nav>
