@@ -59,8 +59,12 @@ func (s *slot) dialect(ctx context.Context) {
 	}
 }
 
-// haunt has a member whose name was taken over do what it had in mind.
+// haunt has a member whose name was taken over do what it had in mind. One that goes by
+// its plain name would act as the newest.
 func (s *slot) haunt(old *member) {
+	if old.instance == old.name {
+		return
+	}
 	if offsets := old.offsets(false); len(offsets) > 0 {
 		old.commit(old.broker(), offsets)
 	}
