@@ -72,11 +72,13 @@ func groupEvidence(h *history.History) []count {
 		{what: "members taken over", n: f.TakeOvers, needed: true},
 		{what: "members told that they are expired", n: f.Expired, needed: true},
 		{what: "commits refused to members that lost their place", n: f.Fenced, needed: true},
+		{what: "commits of all refused by a coordinator that can't know what that is", n: f.Forgotten},
 		{what: "commits without an answer", n: f.Unknown},
 		{what: "records given to a group again", n: f.Repeats, needed: true},
 		{what: "polls repeated by their request id, with the same answer", n: f.Repeated, needed: true},
 		{what: "polls refused because another was under way", n: f.Running},
 		{what: "members whose position fell back to the commit", n: f.FellBack},
+		{what: "ms that the slowest answer to a poll took beyond its timeout", n: f.Slowest},
 	}
 }
 

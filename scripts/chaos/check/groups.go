@@ -62,6 +62,7 @@ type GroupFacts struct {
 	Moved        int // partitions that another member was given than before
 	TakeOvers    int
 	Fenced       int // commits that were refused because the member or its partition isn't the newest any more
+	Forgotten    int // commits of all that was delivered, refused because a new coordinator can't know what that is
 	Expired      int // members that were told that they are expired
 	Coordinators int // changes of the leader of a partition of groups
 	Repeats      int // records that were given again
@@ -69,6 +70,7 @@ type GroupFacts struct {
 	Running      int // polls refused because another was under way
 	Unknown      int // commits without an answer
 	FellBack     int // members whose position fell back to the last commit
+	Slowest      int // ms that the slowest answer to a poll took beyond its timeout
 }
 
 func gname(op *history.GroupOp) string {
@@ -109,7 +111,7 @@ func (c *checker) groups() *groups {
 	c.committed(g)
 	c.takenOver(g)
 	c.drained(g)
-	c.polls()
+	c.polls(g)
 	g.facts.Coordinators = c.coordinators()
 	return g
 }
@@ -278,8 +280,10 @@ func (g *groups) autoCommit(l *life, op *history.GroupOp, given map[history.Part
 
 func (g *groups) commit(op *history.GroupOp) {
 	switch {
-	case op.Outcome == history.NotWritten && op.Code == 40906:
+	case op.Outcome == history.NotWritten && op.Code == 40906 && op.Body:
 		g.facts.Fenced++
+	case op.Outcome == history.NotWritten && op.Code == 40906:
+		g.facts.Forgotten++
 	case op.Outcome == history.Unknown:
 		g.facts.Unknown++
 	}
@@ -297,7 +301,7 @@ func (g *groups) commit(op *history.GroupOp) {
 
 // polls: each is answered within its timeout and a second by a broker that runs,
 // and everything else within its own (V15).
-func (c *checker) polls() {
+func (c *checker) polls(g *groups) {
 	down := c.down()
 	var stalls []span
 	for _, e := range c.h.Events {
@@ -320,6 +324,7 @@ func (c *checker) polls() {
 		for _, s := range stalls {
 			took -= max(min(s.to, op.Return)-max(s.from, op.Call), 0)
 		}
+		g.facts.Slowest = max(g.facts.Slowest, int((took-op.Timeout)/1e6))
 		if took > op.Timeout+pollSlack {
 			c.fail("V15", "group %s: the answer to %s, whose timeout was %.3f s, took %.3f s (%d/%d)", op.Group, gname(op),
 				float64(op.Timeout)/1e9, float64(took)/1e9, op.Status, op.Code)

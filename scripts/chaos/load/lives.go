@@ -65,7 +65,7 @@ func (s *slot) haunt(old *member) {
 	if old.instance == old.name {
 		return
 	}
-	if offsets := old.offsets(false); len(offsets) > 0 {
+	if offsets := old.given(); len(offsets) > 0 {
 		old.commit(old.broker(), offsets)
 	}
 	if s.client.rnd.IntN(3) == 0 {
@@ -80,7 +80,7 @@ func (s *slot) join(ctx context.Context, name string, taken bool) *member {
 		m := s.member(name)
 		kind, named := history.Join, true
 		switch {
-		case taken || s.client.rnd.IntN(3) == 0:
+		case taken || s.client.rnd.IntN(2) == 0:
 			kind = history.TakeOver
 		case s.client.rnd.IntN(2) == 0:
 			named = false
@@ -153,6 +153,20 @@ func (m *member) ask(ctx context.Context, think time.Duration, id string) (op *h
 	return op
 }
 
+// given are the ends of the newest answer.
+func (m *member) given() (offsets []history.GroupOffset) {
+	ends := map[history.Partition]int64{}
+	if m.last != nil {
+		for _, r := range m.last.Records {
+			ends[r.Partition] = r.Offset + 1
+		}
+	}
+	for p, end := range ends {
+		offsets = append(offsets, history.GroupOffset{Partition: p, Offset: end})
+	}
+	return offsets
+}
+
 // offsets are what the member may commit: all that it was given, or a part.
 func (m *member) offsets(part bool) (offsets []history.GroupOffset) {
 	for p, end := range m.ends {
@@ -194,8 +208,11 @@ func (m *member) afterPoll(ctx context.Context, think time.Duration) {
 	case n < 32 && m.instance != "":
 		m.committed(m.broker())
 	case n == 32: // it stands still, perhaps for too long, and goes on as if nothing were
+		offsets := m.given()
 		m.pause(ctx, 2*m.session)
-		m.commitSome(ctx, think, false)
+		if len(offsets) > 0 {
+			m.commit(m.broker(), offsets)
+		}
 	}
 }
 
