@@ -60,8 +60,11 @@ func (a *api) createBody(w http.ResponseWriter, r *http.Request) (*group.Create,
 
 // name is a member that names a group or an instance, "" when it is absent.
 func (c *controlBody) name(member, what string) string {
-	text, ok := c.option(member)
-	if ok && !validGroupName(text) {
+	if v := c.value(member); v == nil || v.Kind() == 'n' {
+		return ""
+	}
+	text := c.text(member)
+	if len(c.faults) == 0 && !validGroupName(text) {
 		c.faultf("/"+member, "%s", badName(what, text).detail+" It is 1 to 255 of a-z A-Z 0-9 . _ - and neither . nor ...")
 	}
 	return text

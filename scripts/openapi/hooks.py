@@ -40,6 +40,11 @@ def before_call(context, case, kwargs):
     if "position" in query:
         query.pop("timestamp", None)
         query["position"] = "0:0,1:0"  # each partition once, and none beyond its end
+    if "partition" in query and "topic" not in query:
+        query["topic"] = TOPIC  # a partition of which topic?
+    if "member" in query and case.method != "POST":
+        query["topics"] = TOPIC
+        query.pop("topic_pattern", None)
     if "key" in query:
         query.pop("key_format", None)
     if case.headers and "Message-Id" in case.headers:
