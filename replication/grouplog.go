@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
 
 	"highwater/replication/controller"
 	"highwater/replication/group"
@@ -20,6 +21,10 @@ var _ group.Log = GroupLog{}
 // GroupLog is this broker's.
 func (b *Broker) GroupLog() GroupLog { return GroupLog{b} }
 
+// groupSegmentBytes is the size of the topic's segments: the newest one of a partition
+// is never compacted, and all of it has to be loaded.
+const groupSegmentBytes = 16 << 20
+
 // maxMakeTries bounds how often Make looks again because another broker made the
 // topic at the same moment.
 const maxMakeTries = 5
@@ -27,7 +32,7 @@ const maxMakeTries = 5
 // Make creates the topic unless it is there. Errors: as CreateTopic.
 func (l GroupLog) Make(ctx context.Context) error {
 	req := controller.CreateTopicRequest{Name: group.Topic, Internal: true, Partitions: group.Partitions,
-		Configs: map[string]string{controller.ConfigCleanupPolicy: "compact", controller.ConfigCompressionType: "producer"}}
+		Configs: map[string]string{controller.ConfigCleanupPolicy: "compact", controller.ConfigSegmentBytes: strconv.Itoa(groupSegmentBytes)}}
 	var err error
 	for range maxMakeTries {
 		if _, ok := l.b.State().Topic(group.Topic); ok {
@@ -62,6 +67,11 @@ func (l GroupLog) Bounds(num, epoch int32) (start, end int64, err error) {
 	p, err := l.leads(num, epoch)
 	if err != nil {
 		return 0, 0, err
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.held || p.leaving { // another broker is to coordinate: nothing is worth loading
+		return 0, 0, noCoordinator(p.notLeader())
 	}
 	return p.log.StartOffset(), p.log.StagedEnd(), nil
 }

@@ -32,7 +32,7 @@ func residentBytes(b *testing.B) int64 {
 }
 
 // cpuTime is what the process has used so far: a busy machine doesn't stretch it.
-func cpuTime(b *testing.B) time.Duration {
+func cpuTime(b testing.TB) time.Duration {
 	var u unix.Rusage
 	if err := unix.Getrusage(unix.RUSAGE_SELF, &u); err != nil {
 		b.Fatal(err)

@@ -98,7 +98,7 @@ func (p *polls) follow(s *controller.State) {
 
 const (
 	// beatPause is the least time between two beats, however much news there is;
-	// beatRetry is the pause after one that failed.
+	// beatRetry is the pause after one that failed or told nothing new.
 	beatPause, beatRetry = 25 * time.Millisecond, 250 * time.Millisecond
 	// beatTimeout is how long a beat may take beyond its wait.
 	beatTimeout = 2 * time.Second
@@ -106,6 +106,7 @@ const (
 
 // beat tells a broker of the polls that it coordinates, as long as there are any.
 func (p *polls) beat(ctx context.Context, broker int32) {
+	var told map[uint64]struct{}
 	for {
 		req, url := p.list(ctx, broker)
 		if req == nil {
@@ -116,8 +117,18 @@ func (p *polls) beat(ctx context.Context, broker int32) {
 			pause(ctx, beatRetry)
 			continue
 		}
-		p.heard(answer)
-		pause(ctx, beatPause)
+		news := p.heard(answer)
+		fresh := len(news) == 0
+		for token := range news {
+			if _, ok := told[token]; !ok {
+				fresh = true
+			}
+		}
+		if told = news; fresh {
+			pause(ctx, beatPause)
+		} else { // those who have to look are at something else
+			pause(ctx, beatRetry)
+		}
 	}
 }
 
@@ -155,10 +166,10 @@ func (p *polls) send(ctx context.Context, broker int32, url string, req *wire.Gr
 	return p.g.cfg.Peers.GroupBeat(ctx, url, req)
 }
 
-// heard wakes the polls that have to look again.
-func (p *polls) heard(answer *wire.GroupBeatAnswer) {
+// heard wakes the polls that have to look again, and tells their tokens.
+func (p *polls) heard(answer *wire.GroupBeatAnswer) map[uint64]struct{} {
 	if len(answer.Changed) == 0 {
-		return
+		return nil
 	}
 	changed := map[uint64]struct{}{}
 	for i := range answer.Changed {
@@ -173,6 +184,7 @@ func (p *polls) heard(answer *wire.GroupBeatAnswer) {
 			give(poll.changed)
 		}
 	}
+	return changed
 }
 
 // ownWait is how long the coordinator itself waits with the answer to a Begin for

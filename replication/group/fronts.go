@@ -53,6 +53,15 @@ func (f *fronts) begun(id int32, group, instance string, token uint64) {
 	f.of(id).note(group, wire.GroupPoll{Instance: instance, Token: token})
 }
 
+// ended forgets a poll.
+func (f *fronts) ended(group, instance string, token uint64) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, n := range f.byID {
+		delete(n.groups[group], wire.GroupPoll{Instance: instance, Token: token})
+	}
+}
+
 // changed tells all fronts that have polls of a group to look at them.
 func (f *fronts) changed(group string) {
 	f.mu.Lock()

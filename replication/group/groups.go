@@ -258,8 +258,11 @@ func (g *Groups) try(ctx context.Context, call *Call, began time.Time) (*Answer,
 		case errors.Is(err, ErrUnknownOutcome):
 			unknown = err
 		case !errors.Is(err, ErrNoCoordinator):
-			if unknown != nil && doneBefore(call, err) {
-				return &Answer{}, at, nil
+			if unknown != nil && err != nil && call.lasts() {
+				err = afterUnknown(call, err)
+			}
+			if answer == nil && err == nil {
+				answer = &Answer{}
 			}
 			return answer, at, err
 		}
@@ -317,12 +320,15 @@ func timed(call *Call, began time.Time) *Call {
 	return &c
 }
 
-// doneBefore tells whether an error of a call that was sent again only says that it
-// was done the first time.
-func doneBefore(call *Call, err error) bool {
+// afterUnknown is what it means that a call was refused that may have been done the
+// time before: nothing is known, unless the refusal is what comes of having done it.
+func afterUnknown(call *Call, err error) error {
 	var unknownInstance *UnknownInstanceError
 	var unknownGroup *UnknownGroupError
-	return call.Leave != nil && errors.As(err, &unknownInstance) && unknownInstance.Left || call.DeleteGroup != nil && errors.As(err, &unknownGroup)
+	if call.Leave != nil && errors.As(err, &unknownInstance) && unknownInstance.Left || call.DeleteGroup != nil && errors.As(err, &unknownGroup) {
+		return nil
+	}
+	return fmt.Errorf("%w; asked again, it says: %v", ErrUnknownOutcome, err) //nolint:errorlint // what is refused now may have been done before
 }
 
 // first is a call when there is no topic for groups, as far as this broker knows: the

@@ -151,6 +151,7 @@ func (s *shard) followPoll(c *coordinated, call *Call, answer *Answer, err error
 	case call.Begin != nil && err == nil && answer.Poll != nil:
 		s.g.fronts.begun(call.Begin.Front, c.name, answer.Poll.Instance, answer.Poll.Token)
 	case call.End != nil:
+		s.g.fronts.ended(c.name, call.End.Instance, call.End.Token)
 		c.wake()
 	}
 }

@@ -83,7 +83,7 @@ func (s *shard) run(ctx context.Context) {
 	s.end(err)
 	ticker.Wait()
 	event := s.log.Info()
-	if !errors.Is(err, context.Canceled) {
+	if !errors.Is(err, context.Canceled) && !errors.Is(err, ErrNoCoordinator) {
 		event = s.log.Warn().Err(err)
 	}
 	event.Int("groups", len(s.groups)).Msg("groups given up")

@@ -411,10 +411,20 @@ func (k *consumers) check(c *cluster) {
 	for num, part := range k.parts {
 		for _, r := range part.reads {
 			if !part.explains(r) {
-				c.history.violate("V12: %d of %d was told as committed, which isn't the last commit", r.offset, num)
+				c.history.violate("V12: %d of %d was told as committed, at %d to %d, which isn't the last commit: %s", r.offset, num, r.start, r.end, part.around(r))
 			}
 		}
 	}
+}
+
+// around lists the commits that a read has to do with.
+func (p *consumed) around(r commitRead) (out string) {
+	for _, op := range p.commits {
+		if op.offset == r.offset || op.end > r.start-100 && op.start < r.end {
+			out += fmt.Sprintf("%+v ", *op)
+		}
+	}
+	return out
 }
 
 // explains tells whether a commit that no other one followed before the read has this
