@@ -39,6 +39,7 @@ type model struct {
 	base      map[part]int64          // nobody has to process what is below
 	processed map[part]map[int64]bool // by anybody
 	loads     int                     // how often a coordinator was loaded
+	former    *labTopics              // before their last change
 	calm      bool                    // no coordinator dies
 	sent      map[uuid.UUID]bool      // commits that were done
 
@@ -126,6 +127,7 @@ func (w *model) produce() {
 }
 
 func (w *model) changeTopics() {
+	w.former = &labTopics{index: w.lab.topics.index, shape: w.lab.topics.shape, byName: maps.Clone(w.lab.topics.byName)}
 	name := []string{"a", "b", "c"}[w.rng.IntN(3)]
 	t, ok := w.lab.topics.Topic(name)
 	switch {
@@ -205,6 +207,9 @@ func (w *model) call(call *Call) (*Answer, error) {
 	if w.chance(3) {
 		w.cloneApart(call)
 	}
+	if w.former != nil && w.chance(3) {
+		w.behind(call)
+	}
 	before := w.snapshot()
 	answer, records, err := w.lab.s.do(w.lab.now, w.lab.topics, call)
 	fate := w.rng.IntN(400)
@@ -233,6 +238,21 @@ func (w *model) cloneApart(call *Call) {
 	_, _, _ = clone.do(w.lab.now, w.lab.topics, call)
 	if !reflect.DeepEqual(w.lab.s, as) {
 		w.fail("a clone shares something: %+v", call)
+	}
+}
+
+// behind does the call with metadata from before the last change: it is to wait, if
+// anything was done with newer.
+func (w *model) behind(call *Call) {
+	early := *call
+	early.Metadata = 0
+	if w.lab.s.index < w.lab.topics.index {
+		return
+	}
+	w.seen["metadata behind"]++
+	_, records, err := w.lab.s.do(w.lab.now, w.former, &early)
+	if !errors.Is(err, errBehind) || len(records) > 0 || len(w.lab.s.tick(w.lab.now, w.former)) > 0 {
+		w.fail("with old metadata: %d records, %v", len(records), err)
 	}
 }
 

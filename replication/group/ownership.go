@@ -20,6 +20,7 @@ func (s *state) reconcile(topics Topics) {
 	if topics.Index() < s.index {
 		return
 	}
+	s.index = topics.Index() // two calls may come with what they knew in the wrong order
 	if shape := topics.Shape(); !s.shaped || shape != s.shape {
 		s.shape, s.shaped, s.staleTarget = shape, true, true
 		s.dropVanished(topics)

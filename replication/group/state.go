@@ -68,7 +68,7 @@ type state struct {
 
 	// What follows from it.
 	owners map[part]*member
-	index  uint64 // of the newest metadata that any of it rests on
+	index  uint64 // of the newest metadata that any of it rests on, or that was seen
 
 	// Soft.
 	live   bool            // it has left replay
