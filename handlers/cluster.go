@@ -89,6 +89,6 @@ func (a *api) getRoot(w http.ResponseWriter, r *http.Request) error {
 		ClusterID string            `json:"cluster_id"`
 		Links     map[string]string `json:"links"`
 	}{"highwater", a.cfg.Version, a.cfg.Broker.State().ClusterID, map[string]string{
-		"topics": "/topics", "cluster": "/cluster", "brokers": "/brokers", "openapi": "/openapi.json", "docs": "/docs/",
+		"topics": "/topics", "consumers": "/consumers", "cluster": "/cluster", "brokers": "/brokers", "openapi": "/openapi.json", "docs": "/docs/",
 		"console": "/console/", "health": "/healthz", "readiness": "/readyz", "metrics": "/metrics"}})
 }

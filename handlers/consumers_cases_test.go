@@ -518,6 +518,13 @@ func TestH41_Lag(t *testing.T) {
 	if got := a.header.Get("Highwater-Reset"); got != "t/0:5:100" || !strings.Contains(string(a.body), `"offset":100`) {
 		t.Errorf("reset %q: %s", got, a.body)
 	}
+	b.do("DELETE", "/topics/t/partitions/0/records?before_offset=101", nil).want(200)
+	b.post(path+"/offsets", `{"offsets":[{"topic":"t","partition":0,"offset":7}]}`).want(204)
+	b.do("PUT", path, nil).want(200)
+	b.stock("t", 0, 1)
+	if a := b.get(path + "/records?timeout=0").want(200); a.header.Get("Highwater-Reset") != "t/0:7:101" || !strings.Contains(string(a.body), `"offset":101`) {
+		t.Errorf("reset %q without a wait: %s", a.header.Get("Highwater-Reset"), a.body)
+	}
 	done := make(chan struct{})
 	go func() {
 		defer close(done)

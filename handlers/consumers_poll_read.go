@@ -23,17 +23,20 @@ func (p *pollRun) look(ctx context.Context, mayWait bool) (done bool, err error)
 	if err := p.find(ctx); err != nil {
 		return false, err
 	}
-	for {
+	for attempt := 0; ; attempt++ {
 		results, at := p.fetch(ctx)
-		bytes := 0
+		bytes, resets := 0, len(p.reset)
 		for k := range results {
 			if err := p.judge(at[k], &results[k]); err != nil {
 				return false, err
 			}
 			bytes += len(results[k].Data)
 		}
-		least := p.poll.State().Options.MinBytes
-		if bytes == 0 || mayWait && bytes < min(least, int(p.q.maxBytes)) {
+		if len(p.reset) > resets && attempt < maxStartAttempts {
+			continue // now from where there is something
+		}
+		least := min(p.poll.State().Options.MinBytes, p.q.readBytes(p.q.maxBytes))
+		if bytes == 0 || mayWait && bytes < least {
 			p.held.giveBack()
 			return false, p.allFailed(mayWait)
 		}
@@ -187,6 +190,9 @@ func (p *pollRun) judge(i int, res *replication.PartitionFetch) error {
 		return res.Err
 	}
 	part.err = res.Err // it passes, or the coordinator takes the partition away
+	if errors.Is(res.Err, context.DeadlineExceeded) || errors.Is(res.Err, context.Canceled) {
+		part.err = &replication.NotLeaderError{Topic: part.next.Topic, Partition: part.next.Partition, Leader: -1} // it doesn't answer
+	}
 	return nil
 }
 
@@ -205,7 +211,6 @@ func (p *pollRun) outside(part *pollPart, e *storage.OffsetOutOfRangeError) erro
 	p.reset = appendReset(p.reset, &part.next.TopicPartition, part.next.Offset, to)
 	part.next.Offset, part.next.LeaderEpoch = to, -1
 	part.from = part.next
-	part.err = e // not read yet: look again
 	return nil
 }
 
