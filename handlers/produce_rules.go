@@ -60,6 +60,11 @@ func (a *api) produceTarget(r *http.Request) (*produceRequest, error) {
 			return nil, err
 		}
 	}
+	// Highwater alone writes its own topics: a record of anybody else's could keep the
+	// groups of a partition from ever being loaded again.
+	if err := controller.CheckTopicName(name); err != nil {
+		return nil, err
+	}
 	if _, err := a.cfg.Broker.EnsureTopic(r.Context(), name); err != nil {
 		return nil, err
 	}

@@ -6,6 +6,7 @@ import (
 	"net/http"
 
 	"highwater/replication"
+	"highwater/replication/controller"
 )
 
 // deleteRecords removes the records of a partition below an offset.
@@ -24,6 +25,9 @@ func (a *api) deleteRecords(w http.ResponseWriter, r *http.Request) error {
 	topic, num, err := topicPartition(r)
 	if err != nil {
 		return err
+	}
+	if err := controller.CheckTopicName(topic); err != nil {
+		return err // Highwater's own: what groups and commits there are
 	}
 	q := queryParams(r, "before_offset")
 	before := int64(-1) // the high watermark
