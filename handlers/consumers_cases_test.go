@@ -505,7 +505,7 @@ func TestH41_Lag(t *testing.T) {
 		b.get("/consumers/g/offsets").want(200).into(&out)
 		return out
 	}
-	if got := lag(); len(got) != 1 || *got[0].Lag != 95 || got[0].Committed != 5 || *got[0].EndOffset != 100 || *got[0].LogStartOffset != 0 {
+	if got := lag(); len(got) != 1 || *got[0].Lag != 95 || *got[0].Committed != 5 || *got[0].EndOffset != 100 || *got[0].LogStartOffset != 0 {
 		t.Errorf("%+v", got)
 	}
 	b.do("DELETE", "/topics/t/partitions/0/records?before_offset=100", nil).want(200)

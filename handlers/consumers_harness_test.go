@@ -83,8 +83,8 @@ func (b *testBroker) committedOf(groupName, topic string) string {
 	b.get("/consumers/" + groupName + "/offsets").want(200).into(&list)
 	var out []string
 	for _, o := range list {
-		if o.Topic == topic {
-			out = append(out, fmt.Sprintf("%d:%d", o.Partition, o.Committed))
+		if o.Topic == topic && o.Committed != nil {
+			out = append(out, fmt.Sprintf("%d:%d", o.Partition, *o.Committed))
 		}
 	}
 	return strings.Join(out, " ")

@@ -94,7 +94,7 @@ func splitObject(data []byte) ([]controlMember, jsontext.Kind, error) {
 	dec := jsontext.NewDecoder(bytes.NewReader(data))
 	whole, err := dec.ReadValue()
 	if err != nil {
-		return nil, 0, controlSyntax(err, dec.InputOffset())
+		return nil, 0, controlSyntax(err, int64(len(data)))
 	}
 	whole = whole.Clone()
 	if _, err := dec.ReadToken(); !errors.Is(err, io.EOF) {
@@ -129,7 +129,8 @@ func objectMembers(object jsontext.Value) ([]controlMember, error) {
 	return out, nil
 }
 
-func controlSyntax(err error, at int64) error {
+// controlSyntax says what is wrong with JSON that ends at the byte end.
+func controlSyntax(err error, end int64) error {
 	var syntactic *jsontext.SyntacticError
 	switch {
 	case errors.Is(err, io.EOF):
@@ -139,7 +140,7 @@ func controlSyntax(err error, at int64) error {
 	case errors.As(err, &syntactic) && !errors.Is(syntactic.Err, io.ErrUnexpectedEOF):
 		return malformed("The body is not well-formed JSON: %s, at byte %d.", syntaxText(syntactic.Err), syntactic.ByteOffset)
 	}
-	return malformed("The body is not well-formed JSON: unexpected end of the body, at byte %d.", at)
+	return malformed("The body is not well-formed JSON: unexpected end of the body, at byte %d.", end)
 }
 
 func (c *controlBody) faultf(pointer, format string, args ...any) {
@@ -153,7 +154,10 @@ func (c *controlBody) err() error {
 		return nil
 	}
 	first := c.faults[0]
-	detail := first.pointer + ": " + first.detail
+	detail := first.detail
+	if first.pointer != "" { // "" is the whole body
+		detail = first.pointer + ": " + detail
+	}
 	if n := len(c.faults) - 1; n > 0 {
 		detail += " (and " + strconv.Itoa(n) + " more)"
 	}

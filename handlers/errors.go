@@ -62,6 +62,7 @@ type place struct {
 	base      string // "http://host:port", as the client spelled it
 	topic     string // "" when the path names none, or no possible one
 	partition string
+	joins     bool // it names a member that joins by fetching, and no instance that was created
 }
 
 // topicURL is a path that can be pasted into a shell.
@@ -293,8 +294,11 @@ var mappings = [...]mapping{
 		case e.Left:
 			detail = "of group " + shown(e.Group) + " was deleted."
 		}
-		return newProblem(codeUnknownInstance, "The consumer instance "+shown(e.Instance)+" "+detail,
-			fmt.Sprintf(`Make it: curl %s/consumers/%s --json '{"name":"%s"}' — it begins at the group's committed offsets.`, at.base, e.Group, plainInstance(e.Instance)))
+		fix := fmt.Sprintf(`Make it: curl %s/consumers/%s --json '{"name":"%s"}' — it begins at the group's committed offsets.`, at.base, e.Group, plainInstance(e.Instance))
+		if at.joins {
+			fix = fmt.Sprintf(`Fetch, which joins: curl '%s/consumers/%s/records?topics=…&member=%s' — it begins at the group's committed offsets. What it had before and didn't commit comes again, to it or to another member.`, at.base, e.Group, plainInstance(e.Instance))
+		}
+		return newProblem(codeUnknownInstance, "The consumer instance "+shown(e.Instance)+" "+detail, fix)
 	}),
 	as("group.UnknownGroupError", func(e *group.UnknownGroupError, at place) *problem {
 		p := newProblem(codeNotFound, "There is no consumer group "+shown(e.Group)+": nobody has joined it or committed for it.", "See the groups there are: curl "+at.base+"/consumers")
@@ -342,7 +346,7 @@ var mappings = [...]mapping{
 	}),
 	as("group.ActiveError", func(e *group.ActiveError, at place) *problem {
 		return newProblem(codeGroupActive, fmt.Sprintf("Group %s has %d active members.", shown(e.Group), e.Members),
-			"Delete them, or wait until they have expired. See them: curl "+at.base+"/consumers/"+e.Group)
+			fmt.Sprintf("See them: curl %[1]s/consumers/%[2]s — then stop them and wait until they have expired, or end each: curl -X DELETE %[1]s/consumers/%[2]s/instances/{instance_id}", at.base, e.Group))
 	}),
 	as("group.TooManyError", func(e *group.TooManyError, _ place) *problem {
 		return newProblem(codeQuota, fmt.Sprintf("A group can't have more than %d %s.", e.Limit, e.What), "Share the work among several groups, or delete what is not needed.")
@@ -428,6 +432,7 @@ func (a *api) where(r *http.Request) place {
 	if len(segments) >= 4 && segments[2] == "partitions" && validTopicName(segments[3]) {
 		at.partition = segments[3]
 	}
+	at.joins = len(segments) == 3 && segments[0] == "consumers"
 	return at
 }
 

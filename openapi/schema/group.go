@@ -146,8 +146,8 @@ type GroupMember struct {
 type GroupOffset struct {
 	Topic     string `json:"topic" validate:"required" example:"orders"`
 	Partition int32  `json:"partition" validate:"required" minimum:"0" example:"0"`
-	// The next offset to read.
-	Committed int64 `json:"committed" validate:"required" format:"int64" minimum:"0"`
+	// The next offset to read. Null: a member has the partition, and nothing is committed yet.
+	Committed *int64 `json:"committed" validate:"required" format:"int64" minimum:"0" extensions:"x-nullable"`
 	// Null while the partition has no leader.
 	LogStartOffset *int64 `json:"log_start_offset" validate:"required" format:"int64" minimum:"0" extensions:"x-nullable"`
 	// The high watermark; null while the partition has no leader.

@@ -76,13 +76,13 @@ function Members({ members }) {
 }
 
 function Offsets({ offsets, owners }) {
-  if (offsets.length === 0) return html`<p class="empty">Nothing is committed yet.</p>`;
+  if (offsets.length === 0) return html`<p class="empty">Nobody has a partition, and nothing is committed yet.</p>`;
   const figure = (n) => (n === null ? "unknown" : count(n.text));
   return html`<section class="card flush"><div class="scroll"><table>
     <thead><tr><th>Topic</th><th class="num">Partition</th><th class="num">Committed</th><th class="num">Log start</th><th class="num">End</th><th class="num">Lag</th><th>Member</th><th>Metadata</th></tr></thead>
     <tbody>${offsets.map((o) => html`<tr key=${`${o.topic}/${o.partition.text}`}>
       <td class="name"><a href=${place(["topics", o.topic])}>${o.topic}</a></td><td class="num">${o.partition.text}</td>
-      <td class="num">${count(o.committed.text)}</td><td class="num">${figure(o.log_start_offset)}</td><td class="num">${figure(o.end_offset)}</td>
+      <td class="num">${o.committed === null ? "nothing" : count(o.committed.text)}</td><td class="num">${figure(o.log_start_offset)}</td><td class="num">${figure(o.end_offset)}</td>
       <td class="num">${figure(o.lag)}</td><td class="name">${owners.get(`${o.topic}/${o.partition.text}`) || ""}</td><td class="name">${o.metadata}</td>
     </tr>`)}</tbody>
   </table></div></section>`;
