@@ -138,7 +138,12 @@ func (m *client) judge(err error) {
 }
 
 func (m *client) join(name string) bool {
-	takeOver := m.rng.IntN(3) == 0
+	takeOver := m.rng.IntN(2) == 0
+	if !takeOver { // a name without a number means whoever has it last: nobody else has this one
+		m.k.mu.Lock()
+		name = fmt.Sprintf("one%d", m.k.tick())
+		m.k.mu.Unlock()
+	}
 	options := group.Options{Reset: group.ResetEarliest, SessionTimeout: session, RequestTimeout: time.Second, MinBytes: 1}
 	answer, err, heard := m.do(group.Call{Create: &group.Create{Name: name, TakeOver: takeOver, Options: options}})
 	if !heard || err != nil {
@@ -420,7 +425,7 @@ func (k *consumers) check(c *cluster) {
 // around lists the commits that a read has to do with.
 func (p *consumed) around(r commitRead) (out string) {
 	for _, op := range p.commits {
-		if op.offset == r.offset || op.end > r.start-100 && op.start < r.end {
+		if op.offset == r.offset || op.ok && op.end > r.start-20 && op.start < r.end {
 			out += fmt.Sprintf("%+v ", *op)
 		}
 	}
