@@ -53,3 +53,18 @@ func TestGroups_AMembersLifeOnOneBroker(t *testing.T) {
 		t.Fatalf("groups %+v", list)
 	}
 }
+
+// Nobody but the coordinators writes to what groups rest on.
+func TestGroups_TheirTopicIsNoClients(t *testing.T) {
+	b := startBroker(t)
+	b.topic("t", 1)
+	b.askGroups(group.Call{Group: "g", Create: &group.Create{Name: "c1", Options: testOptions()}})
+	b.post("/topics/__consumer_offsets", `{"records":[{"key":"k","value":"v","partition":0}]}`).problem(42201)
+	b.do("DELETE", "/topics/__consumer_offsets/partitions/0/records?before_offset=high_watermark", nil).problem(42201)
+	b.do("DELETE", "/topics/__consumer_offsets", nil).problem(42201)
+	b.do("PATCH", "/topics/__consumer_offsets", map[string]any{"configs": map[string]any{"cleanup.policy": "delete"}}).problem(42201)
+	b.restart()
+	if d := b.askGroups(group.Call{Group: "g", Describe: &group.Describe{}}).Description; len(d.Members) != 1 || d.Coordinator != 1 {
+		t.Errorf("after that: %+v", d)
+	}
+}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"highwater/replication/controller"
 	"highwater/replication/wire"
 )
 
@@ -16,7 +17,7 @@ import (
 //
 // Errors with nothing written: ErrShuttingDown, *NotLeaderError, *NotConfirmedError,
 // *OfflineError, *UnknownPartitionError, *controller.UnknownTopicError,
-// *UnexpectedOffsetError, *NotEnoughReplicasError (not appended),
+// *controller.InvalidNameError (a topic of Highwater's own), *UnexpectedOffsetError, *NotEnoughReplicasError (not appended),
 // storage.ErrDiskNearlyFull, storage.ErrTooManyFiles, storage.ErrBatchTooLarge. With
 // the outcome unknown: ErrTimeout, *LeaderLostError, *NotConfirmedError,
 // *NotEnoughReplicasError (appended), *controller.UnknownTopicError (deleted
@@ -30,10 +31,28 @@ func (b *Broker) Append(ctx context.Context, acks Acks, reqs []AppendRequest) []
 		return results
 	}
 	defer b.appends.leave()
+	if err := internalTopic(reqs); err != nil {
+		results := make([]AppendResult, len(reqs))
+		for i := range results {
+			results[i].Err = err
+		}
+		return results
+	}
 	if b.cfg.Forward == nil {
 		return b.appendLocal(ctx, acks, reqs)
 	}
 	return b.forwardAppend(ctx, acks, reqs)
+}
+
+// internalTopic refuses what clients would write into a topic that Highwater keeps for
+// itself: one record there that nobody can read would end all groups of a partition.
+func internalTopic(reqs []AppendRequest) error {
+	for i := range reqs {
+		if controller.IsInternalTopic(reqs[i].Topic) {
+			return controller.CheckTopicName(reqs[i].Topic)
+		}
+	}
+	return nil
 }
 
 // Fetch reads records below the high watermark, waiting for some if there are
@@ -91,8 +110,12 @@ func (b *Broker) Offsets(ctx context.Context, name string, num int32, timestampM
 
 // DeleteRecords moves the log start up to before (at most the high watermark;
 // -1: to it) and returns the new beginning offset. Errors:
-// *storage.OffsetOutOfRangeError with the allowed range; as Fetch.
+// *storage.OffsetOutOfRangeError with the allowed range; *controller.InvalidNameError
+// for a topic of Highwater's own; as Fetch.
 func (b *Broker) DeleteRecords(ctx context.Context, name string, num int32, before int64) (start int64, err error) {
+	if controller.IsInternalTopic(name) {
+		return 0, controller.CheckTopicName(name)
+	}
 	err = b.atLeader(ctx, name, num, readLeaderWait,
 		func() (err error) { start, err = b.deleteRecordsLocal(ctx, name, num, before); return err },
 		func(l *location) (err error) { start, err = b.deleteRecordsThere(ctx, l, before); return err })

@@ -69,11 +69,11 @@ func (g *Groups) Run(ctx context.Context) error {
 	defer stop()
 	g.polls.start(ctx)
 	defer g.polls.stop()
+	cursor := g.cfg.Metadata.Watch()
 	for {
-		changed := g.cfg.Metadata.Changed()
-		g.follow(ctx, g.cfg.Metadata.State())
+		g.follow(ctx, g.view.next(cursor))
 		select {
-		case <-changed:
+		case <-cursor.Ready():
 		case <-ctx.Done():
 			return nil
 		}
@@ -85,8 +85,8 @@ func (g *Groups) Run(ctx context.Context) error {
 func (g *Groups) Drain() { g.once.Do(func() { close(g.stopping) }) }
 
 // follow takes over the roles of a new state of the metadata.
-func (g *Groups) follow(ctx context.Context, s *controller.State) {
-	topics := g.view.topics(s)
+func (g *Groups) follow(ctx context.Context, topics *metadata) {
+	s := topics.state
 	leads := map[int32]int32{} // epochs
 	if t, ok := s.Topic(Topic); ok {
 		for i := range t.Partitions {

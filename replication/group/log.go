@@ -37,6 +37,8 @@ type Metadata interface {
 	// State is the newest that is known here; Changed is closed at its next change.
 	State() *controller.State
 	Changed() <-chan struct{}
+	// Watch tells of each change.
+	Watch() *controller.Cursor
 	// CatchUp makes State as new as the quorum's, if that can be asked now.
 	CatchUp(ctx context.Context)
 }

@@ -31,18 +31,40 @@ type TopicInfo struct {
 
 // view makes Topics of a broker's metadata. Its seed is its own: shapes of two views
 // have nothing to do with each other.
-type view struct{ seed maphash.Seed }
-
-func newView() *view { return &view{seed: maphash.MakeSeed()} }
-
-// topics of a state of the metadata. It looks at each topic once.
-func (v *view) topics(st *controller.State) Topics {
-	sum := uint64(0)
-	for t := range st.Topics() {
-		sum += maphash.Comparable(v.seed, asTopic(t)) // whatever the order
-	}
-	return &metadata{state: st, shape: sum}
+type view struct {
+	seed maphash.Seed
+	// of the state that next returned last
+	hashes map[uuid.UUID]uint64
+	sum    uint64 // of hashes, wrapping: whatever the order
 }
+
+func newView() *view { return &view{seed: maphash.MakeSeed(), hashes: map[uuid.UUID]uint64{}} }
+
+// next is the newest metadata. It looks at the topics that changed since it was
+// called last: a broker may know ten thousand, and hear of something every moment.
+func (v *view) next(c *controller.Cursor) *metadata {
+	s, ids, jump := c.Next()
+	if jump {
+		clear(v.hashes)
+		v.sum = 0
+		for t := range s.Topics() {
+			ids = append(ids, t.ID)
+		}
+	}
+	for _, id := range ids {
+		v.sum -= v.hashes[id]
+		delete(v.hashes, id)
+		if t, ok := s.TopicByID(id); ok {
+			h := maphash.Comparable(v.seed, asTopic(t))
+			v.hashes[id] = h
+			v.sum += h
+		}
+	}
+	return &metadata{state: s, shape: v.sum}
+}
+
+// topics of a state of the metadata, for a group that is nothing yet.
+func (v *view) topics(st *controller.State) Topics { return &metadata{state: st} }
 
 // metadata is the controller's state as Topics.
 type metadata struct {
