@@ -99,12 +99,15 @@ const (
 	batchLength    = 8  // int32
 	batchEpoch     = 12 // int32: leader epoch
 	batchLastDelta = 23 // int32: last offset - base offset
+	batchRecords   = 57 // int32: number of records
 	batchHeader    = 61 // bytes
 )
 
 // checkBatches is R17 but for the checksums, which storage checks: each batch
 // begins where the one before ends, the first at the log's end, and epochs never
-// go back nor beyond the leader's.
+// go back nor beyond the leader's. The first may begin before the log's end if the
+// leader's compaction has made it cover what came behind it; storage takes the rest
+// of it if no record is there.
 func checkBatches(now Now, answer *wire.FetchedPartition) error {
 	next, epoch := now.End, LastEpoch(now.Epochs)
 	for rest := answer.Batches; len(rest) > 0; {
@@ -118,7 +121,9 @@ func checkBatches(now Now, answer *wire.FetchedPartition) error {
 		base := int64(binary.BigEndian.Uint64(rest[batchBase:]))
 		e := int32(binary.BigEndian.Uint32(rest[batchEpoch:]))
 		delta := int32(binary.BigEndian.Uint32(rest[batchLastDelta:]))
-		if base != next || delta < 0 {
+		first := len(rest) == len(answer.Batches)
+		sparse := int32(binary.BigEndian.Uint32(rest[batchRecords:])) <= delta
+		if base != next && !(first && sparse && base < next && next <= base+int64(delta)) || delta < 0 {
 			return fmt.Errorf("replica: a batch of offsets %d to %d where %d comes next", base, base+int64(delta), next)
 		}
 		if e < epoch || e > answer.LeaderEpoch {

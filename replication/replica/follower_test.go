@@ -99,6 +99,28 @@ func TestR17_BatchesThatDoNotFit(t *testing.T) {
 	}
 }
 
+// A batch that the leader's compaction has made cover what stood behind it is taken
+// by a follower whose log ends within: what it lacks has no records.
+func TestR17_ABatchThatCoversTheEnd(t *testing.T) {
+	now := Now{LeaderEpoch: 5, Assigned: true, End: 10, Epochs: []wire.EpochStart{{Epoch: 3}}}
+	decide := func(batches []byte, records int32) Decision {
+		binary.BigEndian.PutUint32(batches[batchRecords:], uint32(records))
+		return Decide(Sent{LeaderEpoch: 5, Offset: 10}, now, &wire.FetchedPartition{LeaderEpoch: 5, Batches: batches, HighWatermark: 11})
+	}
+	if d := decide(raw([3]int{8, 5, 3}, [3]int{13, 1, 3}), 2); d.Step != Append {
+		t.Errorf("a sparse batch of offsets 8 to 12: %+v", d)
+	}
+	for name, d := range map[string]Decision{
+		"it is full of records":  decide(raw([3]int{8, 5, 3}), 5),
+		"it ends before the end": decide(raw([3]int{7, 3, 3}), 1),
+		"it isn't the first":     decide(raw([3]int{10, 1, 3}, [3]int{9, 5, 3}), 1),
+	} {
+		if d.Step != Wait || d.Code != wire.CodeCorrupt {
+			t.Errorf("%s: %+v", name, d)
+		}
+	}
+}
+
 func TestR21_EndOfEpoch(t *testing.T) {
 	epochs := []wire.EpochStart{{Epoch: 2, StartOffset: 4}, {Epoch: 5, StartOffset: 9}, {Epoch: 6, StartOffset: 9}}
 	for asked, want := range map[int32]wire.EpochEnd{
