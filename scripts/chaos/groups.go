@@ -1,8 +1,10 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
+	"math/rand/v2"
 	"net/http"
 	"time"
 
@@ -48,16 +50,41 @@ func (r *run) firstGroup() error {
 	var topic struct {
 		ID string `json:"topic_id"`
 	}
-	_, answer, err := r.cluster.Broker(1).Do("GET", "/topics/"+groupsTopic, "")
-	if err != nil {
-		return err
-	}
-	if err := json.Unmarshal(answer, &topic); err != nil || topic.ID == "" {
-		return fmt.Errorf("the topic of groups has no id: %.300s", answer)
+	if err := r.cluster.Broker(1).Ask("/topics/"+groupsTopic, &topic); err != nil || topic.ID == "" {
+		return fmt.Errorf("the topic of groups has no id: %w", err)
 	}
 	r.named = append(r.named, groupsTopic)
 	r.rec.Event(history.EventGroups, 0, topic.ID)
 	return nil
+}
+
+// compactGroups compacts the log of groups all the while, at one broker after the
+// other: coordinators then load what compaction has left.
+func (r *run) compactGroups(ctx context.Context) {
+	if !r.groups {
+		return
+	}
+	rnd := rand.New(rand.NewPCG(r.seed, 78))
+	for ctx.Err() == nil {
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(time.Duration(500+rnd.IntN(2500)) * time.Millisecond):
+		}
+		b := r.cluster.Brokers[rnd.IntN(len(r.cluster.Brokers))]
+		status, answer, err := b.Do("POST", "/internal/v1/admin/compact", `{"topic":"`+groupsTopic+`"}`)
+		var done struct {
+			Partitions []struct {
+				Removed int64 `json:"removed"`
+			} `json:"partitions"`
+		}
+		if err != nil || status != http.StatusOK || json.Unmarshal(answer, &done) != nil {
+			continue
+		}
+		for _, p := range done.Partitions {
+			r.compacted.Add(p.Removed)
+		}
+	}
 }
 
 // groupEvidence counts what has to happen to groups if a run is to prove anything.

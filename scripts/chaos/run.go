@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"chaos/check"
@@ -53,6 +54,8 @@ type run struct {
 	watch   *watch
 	churn   *churn
 	wrong   []check.Violation // found by the run itself
+
+	compacted atomic.Int64 // records of groups that compactions took away
 }
 
 // layout is the topics of a run, with what is special about each.
@@ -98,6 +101,7 @@ func (r *run) do(ctx context.Context) (*verdict, error) {
 	r.churn = newChurn(r)
 	var churning sync.WaitGroup
 	churning.Go(func() { r.churn.run(clients) })
+	churning.Go(func() { r.compactGroups(clients) })
 
 	faults, stopFaults := context.WithTimeout(ctx, r.duration)
 	r.nemesis = nemesis.New(nemesis.Config{Cluster: r.cluster, Record: r.rec, Seed: r.seed, Topics: r.named, Groups: r.groupNames(), Only: r.only, Session: r.session, Log: r.logf})
@@ -336,6 +340,9 @@ func (r *run) judge(h *history.History) *verdict {
 	}
 	v.faults = r.nemesis.Counts()
 	v.evidence = append(evidence(h, readSigns(filepath.Join(r.dir, "node-*.log"))), groupEvidence(h)...)
+	if r.groups {
+		v.evidence = append(v.evidence, count{what: "records of groups compacted away", n: int(r.compacted.Load()), needed: true})
+	}
 	v.evidence = append(v.evidence, count{what: "KiB through the links between brokers", n: int(r.cluster.Passed() >> 10), needed: true}) // else their faults hit nobody
 	v.judge()
 	v.trouble = trouble(filepath.Join(r.dir, "node-*.log"))

@@ -26,7 +26,7 @@ type slot struct {
 func (s *slot) member(name string) *member {
 	s.lives++
 	return &member{client: s.client, group: s.group, name: name, plain: s.plain, topic: s.fleet.cfg.GroupTopic, session: s.fleet.cfg.GroupSession,
-		life: fmt.Sprintf("%s/%s#%d", s.group, s.client.name, s.lives), ends: map[history.Partition]int64{}, sought: map[history.Partition]bool{}}
+		life: fmt.Sprintf("%s/%s#%d", s.group, s.client.name, s.lives), ends: map[history.Partition]int64{}, known: map[history.Partition]int64{}, sought: map[history.Partition]bool{}}
 }
 
 // dialect is one life after the other of a member that creates an instance,

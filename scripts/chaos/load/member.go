@@ -32,6 +32,7 @@ type member struct {
 	last   *history.GroupOp            // its newest answer with records
 	fresh  bool                        // nothing was asked since last but commits
 	ends   map[history.Partition]int64 // of what it was given and hasn't committed
+	known  map[history.Partition]int64 // that the coordinator may know of, and commit by a commit of all
 	sought map[history.Partition]bool  // and not been given since
 }
 
@@ -139,10 +140,10 @@ func (m *member) took(op *history.GroupOp) {
 		return
 	}
 	if m.last, m.fresh = op, true; m.instance == "" {
-		m.ends = map[history.Partition]int64{}
+		m.ends, m.known = map[history.Partition]int64{}, map[history.Partition]int64{}
 	}
 	for _, r := range op.Records {
-		m.ends[r.Partition] = r.Offset + 1
+		m.ends[r.Partition], m.known[r.Partition] = r.Offset+1, r.Offset+1
 		delete(m.sought, r.Partition)
 	}
 }
@@ -185,12 +186,15 @@ func (m *member) commitAll(broker int) *history.GroupOp {
 			in[r.Partition] = true
 		}
 	}
-	for p, end := range m.ends {
+	for p, end := range m.known {
 		op.Offsets = append(op.Offsets, history.GroupOffset{Partition: p, Offset: end, Certain: in[p]})
 	}
 	a := m.do(broker, "POST", m.commitPath(), dialectType, nil, callWithin)
 	m.finish(op, &a)
 	m.settled(op)
+	if op.Outcome == history.OK {
+		clear(m.known)
+	}
 	return op
 }
 
