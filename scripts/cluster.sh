@@ -136,15 +136,17 @@ launch() {
 	set +m
 }
 
-# await waits until broker N serves.
+# await waits until broker N serves. Given further brokers, it sees to it that those
+# run: while a cluster is founded, the one that has ended is why N doesn't serve.
 await() {
-	local n=$1 until=$((SECONDS + patience))
+	local n=$1 i until=$((SECONDS + patience))
 	while ! ready "$n"; do
-		if ! runs "$n"; then
-			tail -n 5 "$(log_of "$n")" >&2
+		for i in "$@"; do
+			if runs "$i"; then continue; fi
+			tail -n 5 "$(log_of "$i")" >&2
 			if [ -s "$dir/flags" ]; then say "cluster.sh: up was given these flags: $(tr '\n' ' ' <"$dir/flags")(up with others replaces them, rm '$dir/flags' drops them)" >&2; fi
-			die "broker $n has ended; the lines above say why (all of them: $me logs $n)"
-		fi
+			die "broker $i has ended; the lines above say why (all of them: $me logs $i)"
+		done
 		[ $SECONDS -lt $until ] || die "broker $n doesn't serve after $patience s: $(why "$n"); see: $me logs $n"
 		sleep 0.1
 	done
@@ -199,7 +201,7 @@ up() {
 	done
 	for ((n = 1; n <= count; n++)); do
 		if frozen "$n"; then say "broker $n is frozen (let it go on: $me cont $n)" && continue; fi
-		await "$n"
+		await "$n" $(seq 1 "$count")
 		say "broker $n serves on $(url "$n")"
 	done
 	next_steps "$count"
