@@ -132,23 +132,29 @@ func (g *Groups) served() []*shard {
 	return out
 }
 
-// reloadPause is how long a partition that had to be given up rests.
-const reloadPause = 100 * time.Millisecond
+// reloadPause is how long a partition that had to be given up rests; one that can't be
+// loaded, for twice as long each time, up to maxReloadPause.
+const reloadPause, maxReloadPause = 100 * time.Millisecond, 10 * time.Second
 
 // keep coordinates a partition while this broker leads it in epoch.
 func (g *Groups) keep(ctx context.Context, num, epoch int32) {
+	rest := reloadPause
 	for ctx.Err() == nil {
 		s := newShard(g, num, epoch)
 		g.mu.Lock()
 		g.shards[num] = s
 		g.mu.Unlock()
-		s.run(ctx)
+		if s.run(ctx) {
+			rest = reloadPause
+		} else {
+			rest = min(2*rest, maxReloadPause)
+		}
 		g.mu.Lock()
 		if g.shards[num] == s {
 			delete(g.shards, num)
 		}
 		g.mu.Unlock()
-		pause(ctx, reloadPause)
+		pause(ctx, rest)
 	}
 }
 

@@ -58,16 +58,18 @@ func newShard(g *Groups, num, epoch int32) *shard {
 		progress: make(chan struct{})}
 }
 
-// run loads the groups and serves them until ctx ends or an append fails.
-func (s *shard) run(ctx context.Context) {
+// run loads the groups and serves them until ctx ends or an append fails; false: they
+// can't be loaded.
+func (s *shard) run(ctx context.Context) bool {
 	began := time.Now()
 	records, err := s.load(ctx)
 	if err != nil {
 		s.end(err)
-		if ctx.Err() == nil && !errors.Is(err, ErrNoCoordinator) {
+		passes := ctx.Err() != nil || errors.Is(err, ErrNoCoordinator)
+		if !passes {
 			s.log.Error().Err(err).Msg("groups can't be loaded")
 		}
-		return
+		return passes
 	}
 	took := time.Since(began)
 	s.g.metrics.loads.Observe(took.Seconds())
@@ -87,6 +89,7 @@ func (s *shard) run(ctx context.Context) {
 		event = s.log.Warn().Err(err)
 	}
 	event.Int("groups", len(s.groups)).Msg("groups given up")
+	return true
 }
 
 // end gives the shard up. Who waits is told.
