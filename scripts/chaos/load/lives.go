@@ -45,7 +45,7 @@ func (s *slot) dialect(ctx context.Context) {
 		}
 		old, taken = nil, m.name == name
 		m.live(ctx, s.fleet.cfg.Think, 3+s.client.rnd.IntN(40))
-		switch s.client.rnd.IntN(3) {
+		switch s.client.rnd.IntN(4) {
 		case 0:
 			if left := m.leave(m.broker()); left.Outcome != history.Unknown && left.Status < 500 {
 				taken = false
