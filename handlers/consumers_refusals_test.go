@@ -74,6 +74,10 @@ func TestCommitForAMemberRefuses(t *testing.T) {
 	b.post(commit, `{"offsets":[{"topic":"t","partition":9,"offset":0}]}`).problem(40402)
 	b.post(commit, `{"offsets":[{"topic":"nope","partition":0,"offset":0}]}`).problem(40401)
 	b.post(commit, `{"offsets":[{"topic":"t","partition":0,"offset":1}]}`).want(204)
+	b.do("PUT", "/consumers/g/instances/w", nil).want(200)
+	for member, code := range map[string]int{"w~1": 40906, "w~9": 40403, "x~1": 40403} { // a certain incarnation doesn't join
+		b.get("/consumers/g/records?topics=t&timeout=0&member=" + member).problem(code)
+	}
 	b.remove("/consumers/g/instances/w").want(204)
 	b.do("DELETE", "/topics/t/partitions/0/records?before_offset=2", nil).want(200)
 	b.get(consume + "&auto.offset.reset=none").problem(41001)

@@ -243,6 +243,10 @@ var mappings = [...]mapping{
 		p.unknown = e.Appended
 		return p
 	}),
+	as("replication.NotCompactedError", func(e *replication.NotCompactedError, at place) *problem {
+		return newProblem(codeUnprocessable, "The topic "+shown(e.Topic)+" isn't compacted.",
+			fmt.Sprintf(`Have it be: curl -X PATCH %s --json '{"configs":{"cleanup.policy":"compact"}}'`, at.topicURL(e.Topic)))
+	}),
 	as("replication.UnexpectedOffsetError", func(e *replication.UnexpectedOffsetError, at place) *problem {
 		p := newProblem(codeUnexpectedOffset, fmt.Sprintf("The log of %s-%d ends at %d, not at %d. Nothing was appended.", e.Topic, e.Partition, e.Actual, e.Expected),
 			fmt.Sprintf("Read what came in between: curl '%s/partitions/%d/records?offset=%d'", at.topicURL(e.Topic), e.Partition, e.Expected))

@@ -40,7 +40,7 @@ def before_call(context, case, kwargs):
     if "position" in query:
         query.pop("timestamp", None)
         query["position"] = "0:0,1:0"  # each partition once, and none beyond its end
-    if "partition" in query and "topic" not in query:
+    if "group" in path and "partition" in query and "topic" not in query:
         query["topic"] = TOPIC  # a partition of which topic?
     if "member" in query and case.method != "POST":
         query["topics"] = TOPIC
