@@ -32,6 +32,7 @@ type raftStore interface {
 type latchedStore struct {
 	raftStore
 	timeout time.Duration
+	after   func(time.Duration) <-chan time.Time // time.After
 
 	mu     sync.Mutex    // guards err
 	err    error         // the first failure; nil while all is well
@@ -56,7 +57,7 @@ type latchedStore struct {
 }
 
 func newLatchedStore(s raftStore, timeout time.Duration) *latchedStore {
-	return &latchedStore{raftStore: s, timeout: timeout, outOfSpace: func() {}, failed: make(chan struct{}), closed: make(chan struct{}), overtaken: make(chan struct{})}
+	return &latchedStore{raftStore: s, timeout: timeout, after: time.After, outOfSpace: func() {}, failed: make(chan struct{}), closed: make(chan struct{}), overtaken: make(chan struct{})}
 }
 
 // Err is the failure that latched the store, nil while there is none.
@@ -116,6 +117,11 @@ func (s *latchedStore) insist(op func() error) error {
 	return err
 }
 
+// hangParts: the time that a write has is waited for in so many parts, so that one in
+// which this whole process stood still (SIGSTOP, a suspended machine) isn't taken for
+// a disk that hangs.
+const hangParts = 10
+
 // attempt runs one write, in a goroutine that outlives this call only when the
 // disk hangs; then nothing waits for it, since the process is about to exit.
 func (s *latchedStore) attempt(op func() error) error {
@@ -124,15 +130,17 @@ func (s *latchedStore) attempt(op func() error) error {
 	}
 	done := make(chan error, 1)
 	go func() { done <- op() }()
-	select {
-	case err := <-done:
-		if err != nil && !noRoom(err) {
-			return s.latch(err)
+	for range hangParts {
+		select {
+		case err := <-done:
+			if err != nil && !noRoom(err) {
+				return s.latch(err)
+			}
+			return err
+		case <-s.after(s.timeout / hangParts):
 		}
-		return err
-	case <-time.After(s.timeout):
-		return s.latch(fmt.Errorf("%w (%s)", errStoreHung, s.timeout))
 	}
+	return s.latch(fmt.Errorf("%w (%s)", errStoreHung, s.timeout))
 }
 
 // StoreLog is StoreLogs of one entry.

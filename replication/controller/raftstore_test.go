@@ -5,6 +5,7 @@ import (
 	"errors"
 	"runtime"
 	"testing"
+	"time"
 
 	"github.com/hashicorp/raft"
 )
@@ -97,6 +98,28 @@ func TestK13_AHungWriteIsAFailure(t *testing.T) {
 	close(hang)
 	if !s.IsMonotonic() {
 		t.Error("K11")
+	}
+}
+
+// When a process that was stopped goes on, timers that ran out meanwhile come first.
+func TestK13_AProcessThatStoodStillHasNoHungDisk(t *testing.T) {
+	resume := make(chan struct{})
+	s := newLatchedStore(&flakyStore{raftStore: openBolt(t), hang: resume}, time.Hour)
+	waits := 0
+	s.after = func(time.Duration) <-chan time.Time {
+		if waits++; waits > 1 {
+			close(resume) // the write goes on, too
+			return nil
+		}
+		out := make(chan time.Time, 1)
+		out <- time.Time{}
+		return out
+	}
+	if err := s.StoreLog(&raft.Log{Index: 1, Term: 1}); err != nil {
+		t.Fatalf("a write during which the process stood still: %v", err)
+	}
+	if err := s.Close(); err != nil {
+		t.Error(err)
 	}
 }
 
