@@ -80,30 +80,30 @@ func (l GroupLog) Bounds(num, epoch int32) (start, end int64, err error) {
 const groupReadBytes = 1 << 20
 
 // Read waits for committed records and reads them.
-func (l GroupLog) Read(ctx context.Context, num, epoch int32, offset int64, buf []byte) ([]byte, int64, error) {
+func (l GroupLog) Read(ctx context.Context, num, epoch int32, offset int64, buf []byte) ([]byte, error) {
 	p, err := l.leads(num, epoch)
 	if err != nil {
-		return nil, 0, err
+		return nil, err
 	}
 	signal := NewSignal()
 	defer p.Subscribe(signal)()
 	for {
 		if _, err := l.leads(num, epoch); err != nil {
-			return nil, 0, err
+			return nil, err
 		}
 		res, err := p.read(&FetchRequest{Topic: group.Topic, Partition: num, Offset: offset, MaxBytes: groupReadBytes, Buffer: buf, Isolation: ReadUncommitted})
 		switch {
 		case IsTransient(err):
-			return nil, 0, noCoordinator(err)
+			return nil, noCoordinator(err)
 		case err != nil:
-			return nil, 0, err
+			return nil, err
 		case offset < res.HighWatermark:
-			return res.Data, res.HighWatermark, nil
+			return res.Data, nil
 		}
 		select {
 		case <-signal.C:
 		case <-ctx.Done():
-			return nil, 0, noCoordinator(ctx.Err())
+			return nil, noCoordinator(ctx.Err())
 		}
 	}
 }

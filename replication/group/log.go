@@ -19,9 +19,8 @@ type Log interface {
 	// or not, ends there.
 	Bounds(partition, epoch int32) (start, end int64, err error)
 	// Read waits until the high watermark is above offset, or ctx ends, and returns
-	// whole batches from there on, in the memory of buf if they fit. There may be none:
-	// compaction leaves gaps.
-	Read(ctx context.Context, partition, epoch int32, offset int64, buf []byte) (data []byte, highWatermark int64, err error)
+	// whole batches from there on, in the memory of buf if they fit.
+	Read(ctx context.Context, partition, epoch int32, offset int64, buf []byte) ([]byte, error)
 	// Leads is nil when nobody else can have led the partition until it was called.
 	Leads(partition, epoch int32) error
 	// Ready is nil when an append would be taken now; else it is the error of it.

@@ -113,18 +113,20 @@ func (s *shard) load(ctx context.Context) (records int, err error) {
 	}
 	buf := make([]byte, 0, loadBytes)
 	for offset < end {
-		data, hw, err := s.g.cfg.Log.Read(ctx, s.num, s.epoch, offset, buf)
+		data, err := s.g.cfg.Log.Read(ctx, s.num, s.epoch, offset, buf)
 		if err != nil {
 			return records, err
 		}
 		if len(data) == 0 {
-			offset = hw // nothing was left there
-			continue
+			return records, &gapError{from: offset, to: end}
 		}
 		for len(data) > 0 {
 			batch, rest, err := storage.ParseBatch(data)
 			if err != nil {
 				return records, err
+			}
+			if batch.BaseOffset() > offset {
+				return records, &gapError{from: offset, to: batch.BaseOffset()}
 			}
 			n, err := s.apply(batch)
 			if records += n; err != nil {
@@ -142,6 +144,14 @@ func (s *shard) load(ctx context.Context) (records int, err error) {
 		s.dueAt(c, now)
 	}
 	return records, ctx.Err()
+}
+
+// gapError: offsets of the log that no batch covers. Compaction leaves none, so
+// something is lost there that somebody may have been told.
+type gapError struct{ from, to int64 }
+
+func (e *gapError) Error() string {
+	return fmt.Sprintf("group: no batch from offset %d to %d", e.from, e.to)
 }
 
 // loadBytes is how much of the log is read at once.
