@@ -317,7 +317,7 @@ func fullAt(t *testing.T, ballast, stop bool, n int) bool {
 	for range 5 {
 		must(t, appendValue(s.logs[id].log, make([]byte, 400)))
 	}
-	met, stopped := false, true
+	var met, stopped bool
 	if stop {
 		fs.left = n
 		must(t, s.Close())
