@@ -115,7 +115,7 @@ func (g *Groups) List(ctx context.Context) ([]Listing, error) {
 			return all, nil
 		}
 		if !g.retry(ctx, wait, changed) {
-			return nil, noCoordinator(err)
+			return nil, &noAnswerError{err}
 		}
 		wait = min(2*wait, lastRetry)
 	}
