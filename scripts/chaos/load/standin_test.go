@@ -46,7 +46,7 @@ type standInMember struct {
 	heard             time.Time
 	subscribed, auto  bool
 	binary, known     bool          // known: what was delivered is
-	at                map[int]int64 // positions
+	at, delivered     map[int]int64 // positions; ends of what isn't committed
 	lastID            string
 	lastFrom, lastEnd map[int]int64
 }
@@ -148,9 +148,9 @@ func (s *standIn) consumers(w http.ResponseWriter, r *http.Request, path []strin
 		s.groups[path[0]] = g
 	}
 	s.expire(g)
-	if s.rnd.IntN(300) == 0 && s.flaw != "positions outlive ownership" {
+	if s.rnd.IntN(150) == 0 && s.flaw != "positions outlive ownership" {
 		for _, m := range g.members { // its coordinator died
-			m.at, m.lastID, m.known = map[int]int64{}, "", false
+			m.at, m.delivered, m.lastID, m.known = map[int]int64{}, map[int]int64{}, "", false
 		}
 	}
 	q := r.URL.Query()
@@ -176,7 +176,7 @@ func (s *standIn) joined(g *standInGroup, name, session string) *standInMember {
 	m := g.members[name]
 	if m == nil {
 		ms, _ := strconv.Atoi(session)
-		m = &standInMember{name: name, instance: name, session: time.Duration(ms) * time.Millisecond, at: map[int]int64{}, subscribed: true, known: true}
+		m = &standInMember{name: name, instance: name, session: time.Duration(ms) * time.Millisecond, at: map[int]int64{}, delivered: map[int]int64{}, subscribed: true, known: true}
 		g.members[name] = m
 		delete(g.gone, name)
 	}
@@ -204,7 +204,7 @@ func (s *standIn) create(w http.ResponseWriter, g *standInGroup, body []byte, na
 	g.numbers[name]++
 	ms, _ := strconv.Atoi(o.Session)
 	m := &standInMember{name: name, instance: fmt.Sprintf("%s~%d", name, g.numbers[name]), session: time.Duration(ms) * time.Millisecond, heard: time.Now(),
-		auto: o.Auto == "true", binary: o.Format == "binary", at: map[int]int64{}, known: true}
+		auto: o.Auto == "true", binary: o.Format == "binary", at: map[int]int64{}, delivered: map[int]int64{}, known: true}
 	if was != nil {
 		s.remove(g, was, "40906 taken over")
 	}
@@ -248,14 +248,16 @@ func (s *standIn) share(g *standInGroup, polls *standInMember) {
 			names = append(names, n)
 		}
 	}
+	if len(names) == 0 {
+		return
+	}
+	turn := int(time.Now().Unix()) // now and then all of them are somebody else's
 	for p := range s.topic.Partitions {
-		if len(names) == 0 {
-			return
-		}
-		target, owner := g.members[names[p%len(names)]], g.owner[p]
+		target, owner := g.members[names[(p+turn)%len(names)]], g.owner[p]
 		if owner == nil || owner != target && (owner == polls || s.flaw == "partitions move at once") {
 			if owner != nil && s.flaw != "positions outlive ownership" {
 				delete(owner.at, p)
+				delete(owner.delivered, p)
 			}
 			g.owner[p] = target
 		}
@@ -336,6 +338,7 @@ func (s *standIn) seek(w http.ResponseWriter, g *standInGroup, m *standInMember,
 			to = *e.Next
 		}
 		m.at[e.Partition] = to
+		delete(m.delivered, e.Partition)
 	}
 	w.WriteHeader(204)
 }
@@ -347,11 +350,12 @@ func (s *standIn) commit(w http.ResponseWriter, g *standInGroup, m *standInMembe
 			problemOf(w, 40910, "it isn't known what was delivered")
 			return
 		}
-		for p, at := range m.at {
-			if g.owner[p] == m && at > 0 {
-				offsets[p] = at
+		for p, end := range m.delivered {
+			if g.owner[p] == m {
+				offsets[p] = end
 			}
 		}
+		m.delivered = map[int]int64{}
 	}
 	var in standInEntries
 	_ = json.Unmarshal(body, &in)
@@ -386,9 +390,9 @@ func (s *standIn) poll(w http.ResponseWriter, r *http.Request, g *standInGroup, 
 		return
 	}
 	if m.auto {
-		for p, at := range m.at {
-			if g.owner[p] == m && at > 0 {
-				g.committed[p] = at
+		for p, end := range m.delivered {
+			if g.owner[p] == m {
+				g.committed[p] = end
 			}
 		}
 	}
@@ -427,8 +431,11 @@ func (s *standIn) poll(w http.ResponseWriter, r *http.Request, g *standInGroup, 
 		time.Sleep(3 * time.Second)
 		s.mu.Lock()
 	}
+	if once {
+		m.delivered = map[int]int64{}
+	}
 	for p, e := range end {
-		m.at[p] = e
+		m.at[p], m.delivered[p] = e, e
 		if s.flaw == "records are skipped" && s.rnd.IntN(500) == 0 {
 			m.at[p]++
 		}
