@@ -80,7 +80,7 @@ func exportedErrors(t *testing.T, dir string) (out []string) {
 func TestEveryErrorTravels(t *testing.T) {
 	known := map[string]bool{}
 	for _, k := range errorKinds {
-		known[k.name] = true
+		known[k.Name] = true
 	}
 	found := slices.Concat(exportedErrors(t, "../storage"), exportedErrors(t, "."), exportedErrors(t, "controller"))
 	if len(found) < 25 {
@@ -138,8 +138,8 @@ func TestErrorsArriveAsTheyWereSent(t *testing.T) {
 		}
 	}
 	for _, k := range errorKinds {
-		if !seen[k.name] {
-			t.Errorf("no error of this table is a %s", k.name)
+		if !seen[k.Name] {
+			t.Errorf("no error of this table is a %s", k.Name)
 		}
 	}
 	if err := decodeError(encodeError(errors.New("of a newer version"))); !strings.Contains(err.Error(), "of a newer version") {
