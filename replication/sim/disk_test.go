@@ -2,6 +2,10 @@ package sim
 
 import (
 	"context"
+	"os"
+	"runtime"
+	"strings"
+	"testing"
 	"time"
 
 	"github.com/rs/zerolog"
@@ -63,4 +67,34 @@ func controllerTopic(c *cluster) *controller.Topic {
 	}
 	t, _ := s.Topic("t")
 	return t
+}
+
+// memoryDir is a directory of the test's that costs no real disk an fsync, where
+// the system has such a place.
+func memoryDir(t *testing.T) string {
+	if dir, err := os.MkdirTemp("/dev/shm", "highwater-sim-"); err == nil {
+		t.Cleanup(func() { _ = os.RemoveAll(dir) })
+		return dir
+	}
+	return t.TempDir()
+}
+
+// leftBehind fails unless the goroutines that outlive a run are those whose
+// question to raft was still in its queue when raft was shut down: it never
+// answers them, and nothing can end them (V35).
+func leftBehind(t *testing.T, r any) {
+	buf := make([]byte, 16<<20)
+	left := 0
+	for _, g := range strings.Split(string(buf[:runtime.Stack(buf, true)]), "\n\n") {
+		head, _, _ := strings.Cut(g, "\n")
+		if !strings.Contains(head, "synctest bubble") {
+			continue
+		}
+		if left++; !strings.Contains(g, "hashicorp/raft.(*deferError).Error") {
+			t.Errorf("V35: left behind: %s", g)
+		}
+	}
+	if left == 0 {
+		panic(r)
+	}
 }

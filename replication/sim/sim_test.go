@@ -9,7 +9,6 @@ import (
 	"maps"
 	"math/rand/v2"
 	"os"
-	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -469,35 +468,5 @@ func one(t *testing.T, seed uint64, counts, events map[string]int, change ...fun
 	}
 	for what, n := range c.logs.counts {
 		events[what] += n
-	}
-}
-
-// memoryDir is a directory of the test's that costs no real disk an fsync, where
-// the system has such a place.
-func memoryDir(t *testing.T) string {
-	if dir, err := os.MkdirTemp("/dev/shm", "highwater-sim-"); err == nil {
-		t.Cleanup(func() { _ = os.RemoveAll(dir) })
-		return dir
-	}
-	return t.TempDir()
-}
-
-// leftBehind fails unless the goroutines that outlive a run are those whose
-// question to raft was still in its queue when raft was shut down: it never
-// answers them, and nothing can end them (V35).
-func leftBehind(t *testing.T, r any) {
-	buf := make([]byte, 16<<20)
-	left := 0
-	for _, g := range strings.Split(string(buf[:runtime.Stack(buf, true)]), "\n\n") {
-		head, _, _ := strings.Cut(g, "\n")
-		if !strings.Contains(head, "synctest bubble") {
-			continue
-		}
-		if left++; !strings.Contains(g, "hashicorp/raft.(*deferError).Error") {
-			t.Errorf("V35: left behind: %s", g)
-		}
-	}
-	if left == 0 {
-		panic(r)
 	}
 }
