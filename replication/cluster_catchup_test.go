@@ -2,6 +2,7 @@ package replication
 
 import (
 	"fmt"
+	"sync"
 	"testing"
 	"time"
 
@@ -21,6 +22,7 @@ func TestR14_AFollowerThatReadsAheadAcknowledgesWhatIsDurable(t *testing.T) {
 			want = append(want, fmt.Sprint("missed", i))
 			c.broker(1).mustAppend(AcksAll, "a", 0, want[i])
 		}
+		var mu sync.Mutex // guards what is counted
 		ahead, most := 0, int64(0)
 		c.mu.Lock()
 		c.answered = func(from, _ int32, req *wire.FetchRequest, _ *wire.FetchResponse) {
@@ -28,6 +30,8 @@ func TestR14_AFollowerThatReadsAheadAcknowledgesWhatIsDurable(t *testing.T) {
 				return
 			}
 			durable := c.broker(3).replica("a", 0).log.DurableEnd()
+			mu.Lock()
+			defer mu.Unlock()
 			for i := range req.Partitions {
 				at := &req.Partitions[i]
 				if at.Offset > durable {
@@ -42,6 +46,8 @@ func TestR14_AFollowerThatReadsAheadAcknowledgesWhatIsDurable(t *testing.T) {
 		c.broker(3).start()
 		c.unfence(3)
 		time.Sleep(2 * time.Second)
+		mu.Lock()
+		defer mu.Unlock()
 		if ahead < len(want)/2 || most > 2 {
 			t.Errorf("%d requests read ahead, by up to %d records", ahead, most)
 		}
