@@ -461,3 +461,25 @@ func TestGroups_HandOver(t *testing.T) {
 		}
 	})
 }
+
+// Calls that know more of the metadata than their coordinator wait for it, and not
+// for one another.
+func TestGroups_ACoordinatorWhoseMetadataIsBehind(t *testing.T) {
+	inGroupCluster(t, func(c *groupCluster) {
+		c.join(1, "a")
+		c.join(1, "b")
+		a, b := c.polling(2, "a"), c.polling(3, "b")
+		c.broker(1).lag(true)
+		c.create("later", 1, all)
+		ended := make(chan error, 2)
+		start := time.Now()
+		for _, p := range []*group.Poll{a, b} {
+			go func() { ended <- p.End(context.Background(), true, nil) }()
+		}
+		time.Sleep(time.Second)
+		c.broker(1).lag(false)
+		c.must(<-ended)
+		c.must(<-ended)
+		within(t, start, time.Second, 1500*time.Millisecond)
+	})
+}

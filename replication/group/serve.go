@@ -19,18 +19,19 @@ func (s *shard) call(ctx context.Context, call *Call) (*Answer, error) {
 	}
 	began := time.Now()
 	for {
-		w := waiting{newer: s.g.newerTopics()}
+		newer := s.g.newerTopics()
 		st := s.step(call)
+		w := waiting{changed: st.changed}
 		switch {
-		case errors.Is(st.err, errBehind):
+		case errors.Is(st.err, errBehind): // what others do to the group doesn't help
+			w = waiting{newer: newer}
 		case errors.Is(st.err, errWait):
-			w.newer, w.until = nil, began.Add(time.Duration(call.Begin.WaitMs)*time.Millisecond)
+			w.until = began.Add(time.Duration(call.Begin.WaitMs) * time.Millisecond)
 		case errors.As(st.err, new(*PollRunningError)) && time.Since(began) < endWait:
-			w.newer, w.until = nil, began.Add(endWait)
+			w.until = began.Add(endWait)
 		default:
 			return s.settle(ctx, call, &st)
 		}
-		w.changed = st.changed
 		switch s.await(ctx, &w) {
 		case waitLook:
 		case waitTimedOut:
@@ -67,7 +68,7 @@ func (s *shard) awaitLoaded(ctx context.Context) error {
 
 // waiting is what a call waits for.
 type waiting struct {
-	changed <-chan struct{} // of its group
+	changed <-chan struct{} // of its group; nil: it doesn't matter
 	newer   <-chan struct{} // metadata; nil: it doesn't matter
 	until   time.Time       // zero: without end
 }
@@ -150,7 +151,7 @@ func (s *shard) followPoll(c *coordinated, call *Call, answer *Answer, err error
 	switch {
 	case call.Begin != nil && err == nil && answer.Poll != nil:
 		s.g.fronts.begun(call.Begin.Front, c.name, answer.Poll.Instance, answer.Poll.Token)
-	case call.End != nil:
+	case call.End != nil && err == nil: // one that was refused must wake nobody: they would wake it
 		s.g.fronts.ended(c.name, call.End.Instance, call.End.Token)
 		c.wake()
 	}
