@@ -29,6 +29,7 @@ func TestF51_KilledWhileItCompacts(t *testing.T) {
 		c := newClient(t, b.url)
 		sent := make(chan map[string]string, 1) // of the batch that was on its way
 		written := make(chan int, 10_000)
+		enough := 40 + rnd.IntN(120)
 		go func() {
 			for n := 0; ; n++ {
 				batch, body := changes(rnd, fmt.Sprintf("%d-%d", round, n))
@@ -43,7 +44,7 @@ func TestF51_KilledWhileItCompacts(t *testing.T) {
 				written <- n
 			}
 		}()
-		for range 40 + rnd.IntN(120) {
+		for range enough {
 			<-written
 		}
 		b.kill()
