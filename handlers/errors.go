@@ -115,6 +115,16 @@ var mappings = [...]mapping{
 	as("handlers.overloadedError", func(e *overloadedError, _ place) *problem {
 		return newProblem(codeOverloaded, "This broker holds too many "+e.what+" at the moment.", "Send the same request again after a pause.")
 	}),
+	{"group.ErrUnknownOutcome", func(err error, _ place) *problem { // before the kinds of its causes: most of those say that nothing was done
+		var few *replication.NotEnoughReplicasError
+		if !errors.Is(err, group.ErrUnknownOutcome) || errors.As(err, &few) && few.Appended {
+			return nil
+		}
+		p := newProblem(codeTimedOut, "The group's coordinator was lost, or too few of its replicas were there, before it answered. What was asked for may have been done.",
+			"Send the same request again: it does no harm when it was done.")
+		p.unknown = true
+		return p
+	}},
 
 	as("controller.UnknownTopicError", func(e *controller.UnknownTopicError, at place) *problem {
 		fix := "See the topics there are: curl " + at.base + "/topics"
@@ -274,15 +284,6 @@ var mappings = [...]mapping{
 			return nil
 		}
 		return noCoordinator("Nobody coordinates this group right now: its coordinator was lost, or is new and still learns what there is. Nothing was done.", "Send the same request again after a pause.")
-	}},
-	{"group.ErrUnknownOutcome", func(err error, at place) *problem {
-		if !errors.Is(err, group.ErrUnknownOutcome) {
-			return nil
-		}
-		p := newProblem(codeTimedOut, "The group's coordinator was lost, or too few of its replicas were there, before it answered. What was asked for may have been done.",
-			"Send the same request again: it does no harm when it was done.")
-		p.unknown = true
-		return p
 	}},
 	{"group.ErrPollOver", func(err error, _ place) *problem {
 		if !errors.Is(err, group.ErrPollOver) {

@@ -161,6 +161,11 @@ var everyError = []struct {
 	{storage.ErrLocked, 50002, "not_written", "UNKNOWN_SERVER_ERROR", ""},
 	{group.ErrNoCoordinator, 50302, "not_written", "COORDINATOR_NOT_AVAILABLE", ""},
 	{group.ErrUnknownOutcome, 50401, "unknown", "REQUEST_TIMED_OUT", "no harm"},
+	// What may have been done stays so, whatever was the cause (V17).
+	{fmt.Errorf("%w: %w", group.ErrUnknownOutcome, &replication.NotConfirmedError{Topic: "__consumer_offsets", Partition: 1}), 50401, "unknown", "REQUEST_TIMED_OUT", "no harm"},
+	{fmt.Errorf("%w: %w", group.ErrUnknownOutcome, &replication.NotLeaderError{Topic: "__consumer_offsets", Partition: 1}), 50401, "unknown", "REQUEST_TIMED_OUT", "no harm"},
+	{fmt.Errorf("%w: %w", group.ErrUnknownOutcome, replication.ErrShuttingDown), 50401, "unknown", "REQUEST_TIMED_OUT", "no harm"},
+	{fmt.Errorf("%w: %w", group.ErrUnknownOutcome, &replication.NotEnoughReplicasError{Topic: "orders", InSync: 1, Min: 2, Appended: true}), 50304, "unknown", "NOT_ENOUGH_REPLICAS_AFTER_APPEND", ""},
 	{group.ErrPollOver, 50302, "not_written", "COORDINATOR_NOT_AVAILABLE", "Poll again"},
 	{&group.UnknownInstanceError{Group: "g", Instance: "c1~2"}, 40403, "not_written", "UNKNOWN_MEMBER_ID", `/consumers/g --json '{"name":"c1"}'`},
 	{&group.UnknownInstanceError{Group: "g", Instance: "c1", Expired: time.Second}, 40403, "not_written", "UNKNOWN_MEMBER_ID", "/consumers/g"},
