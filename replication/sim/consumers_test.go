@@ -42,6 +42,9 @@ type commitOp struct {
 	offset     int64
 	start, end int64
 	ok, failed bool
+	// late: "all", with an answer that nobody heard. It may be on its way yet, and
+	// commits what the member was given until it arrives.
+	late bool
 }
 
 // commitRead is a committed offset that was told; -1: none.
@@ -287,6 +290,7 @@ func (m *client) commit() {
 	for num, op := range ops {
 		switch {
 		case !heard || errors.Is(err, group.ErrUnknownOutcome):
+			op.late = !byName
 			continue
 		case err != nil:
 			op.failed = true
