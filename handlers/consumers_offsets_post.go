@@ -53,12 +53,24 @@ func (a *api) commit(w http.ResponseWriter, r *http.Request, name, instance stri
 		if commit.Offsets, err = a.commitOffsets(ctx, entries); err != nil {
 			return a.orOfInstance(ctx, name, instance, err)
 		}
+	} else if commit.Answered, err = a.lastAnswer(ctx, name, instance); err != nil {
+		return err
 	}
 	if _, err := a.askGroup(ctx, &group.Call{Group: name, Commit: commit}); err != nil {
 		return err
 	}
 	w.WriteHeader(http.StatusNoContent)
 	return nil
+}
+
+// lastAnswer is the answer for which a commit without a body stands. Asked for first,
+// it keeps a commit that is held up on its way from committing what came later.
+func (a *api) lastAnswer(ctx context.Context, name, instance string) (*uint64, error) {
+	answer, err := a.askGroup(ctx, &group.Call{Group: name, Member: &group.MemberQuery{Instance: instance, Answered: true}})
+	if err != nil {
+		return nil, err
+	}
+	return &answer.Member.Answered, nil
 }
 
 // countOn makes offsets of processed records those of the next ones.

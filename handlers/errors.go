@@ -337,7 +337,7 @@ var mappings = [...]mapping{
 		return newProblem(codePollRunning, "Another poll of "+shown(e.Instance)+" is under way.", "One poll at a time: wait for its answer. Workers that poll side by side need names of their own.")
 	}),
 	as("group.PositionsLostError", func(e *group.PositionsLostError, _ place) *problem {
-		return newProblem(codeFenced, "The group's coordinator changed, and what "+shown(e.Instance)+" was delivered before is no longer known. Nothing was committed.",
+		return newProblem(codeFenced, "What "+shown(e.Instance)+" was delivered last isn't known: the group's coordinator changed, or this commit comes after a later answer. Nothing was committed.",
 			"Commit with offsets in the body, or poll again: the records after the last commit come once more.")
 	}),
 	as("group.UnassignedError", func(e *group.UnassignedError, _ place) *problem {

@@ -100,6 +100,9 @@ type Assign struct {
 // MemberQuery asks what a member is.
 type MemberQuery struct {
 	Instance string `json:"instance"`
+	// Answered asks for MemberInfo.Answered alone, for a Commit of All; it is no way to
+	// learn what the member owns. Errors: *PollRunningError.
+	Answered bool `json:"answered,omitempty"`
 }
 
 // MemberInfo is what a member is.
@@ -110,6 +113,8 @@ type MemberInfo struct {
 	Pattern     string           `json:"pattern,omitempty"`
 	Assignments []TopicPartition `json:"assignments"` // owned now, or assigned by hand
 	Manual      bool             `json:"manual"`
+	// Answered is the poll that gave the member its last answer.
+	Answered uint64 `json:"answered,omitempty"`
 }
 
 // Begin begins a poll: it is a sign of life, gives back what has to move to others,
@@ -188,8 +193,12 @@ type End struct {
 type Commit struct {
 	Instance string `json:"instance,omitempty"`
 	// All commits what the member's answers have delivered.
-	All     bool           `json:"all,omitempty"`
-	Offsets []CommitOffset `json:"offsets,omitempty"`
+	All bool `json:"all,omitempty"`
+	// Answered, if set, is the member's last answer when it asked for that
+	// (MemberInfo.Answered). A commit of All that comes after a later one is refused: who
+	// sent it hasn't seen what it would commit. Errors: *PositionsLostError.
+	Answered *uint64        `json:"answered_poll,omitempty"`
+	Offsets  []CommitOffset `json:"offsets,omitempty"`
 }
 
 // CommitOffset is one partition's committed offset: that of the next record to read.

@@ -38,7 +38,7 @@ func (s *state) commitNow(now time.Time, topics Topics, call *Call) error {
 		switch {
 		case m.poll != nil:
 			return &PollRunningError{Group: s.group, Instance: m.instance()}
-		case m.lost:
+		case m.lost, c.Answered != nil && *c.Answered != m.answer:
 			return &PositionsLostError{Group: s.group, Instance: m.instance()}
 		}
 		for _, p := range slices.SortedFunc(maps.Keys(m.delivered), part.compare) {

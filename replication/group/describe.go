@@ -11,6 +11,12 @@ func (s *state) query(now time.Time, topics Topics, c *MemberQuery) (*Answer, er
 	if err != nil {
 		return nil, err
 	}
+	if c.Answered {
+		if m.poll != nil {
+			return nil, &PollRunningError{Group: s.group, Instance: m.instance()}
+		}
+		return &Answer{Member: &MemberInfo{Instance: m.instance(), Answered: m.answer}}, nil
+	}
 	s.tell(m)
 	info := s.info(topics, m)
 	return &Answer{Member: &info}, nil

@@ -116,9 +116,10 @@ func (e *TooManyError) Error() string { return fmt.Sprintf("group: more than %d 
 // its place. Nothing may be delivered by it any more.
 var ErrPollOver = errors.New("group: the poll is over")
 
-// PositionsLostError: what the member's answers delivered isn't known any more, since
-// the coordinator changed or a broker died with the answer; a commit of all that would commit nothing. Records come
-// again with the next poll; a commit that names offsets works.
+// PositionsLostError: what the member's answers delivered isn't known any more, since the
+// coordinator changed or a broker died with the answer, or a later answer than the one
+// that the commit is about has been given (Commit.Answered). Nothing was committed.
+// Records come again with the next poll; a commit that names offsets works.
 type PositionsLostError struct{ Group, Instance string }
 
 func (e *PositionsLostError) Error() string {

@@ -84,3 +84,34 @@ func TestLateBegin(t *testing.T) {
 		}
 	})
 }
+
+// A commit of all that is held up on its way, while its client has given it up and polls
+// on, commits nothing of what the client was given since (V13).
+func TestLateCommitOfAll(t *testing.T) {
+	l := newLab(t)
+	l.topics.set("t", 1)
+	info, _ := l.topics.Topic("t")
+	l.must(&Call{Create: &Create{Name: "m", Options: labOptions()}})
+	l.must(&Call{Subscribe: &Subscribe{Instance: "m", Topics: []string{"t"}}})
+	answered := func() *uint64 {
+		return &l.must(&Call{Member: &MemberQuery{Instance: "m", Answered: true}}).Member.Answered
+	}
+	poll := func(id byte, to int64) {
+		st := l.must(&Call{ID: uuid.UUID{1, 15: id}, Begin: &Begin{Instance: "m"}}).Poll
+		if _, err := l.do(&Call{Member: &MemberQuery{Instance: "m", Answered: true}}); !errors.As(err, new(*PollRunningError)) {
+			t.Errorf("asked for the last answer during a poll: %v", err)
+		}
+		l.must(&Call{End: &End{Instance: "m", Token: st.Token, Written: true, To: []Position{{
+			TopicPartition: TopicPartition{Topic: "t", TopicID: info.ID}, Offset: to, LeaderEpoch: -1}}}})
+	}
+	poll(1, 3)
+	first := answered()
+	poll(2, 7)
+	if _, err := l.do(&Call{Commit: &Commit{Instance: "m", All: true, Answered: first}}); !errors.As(err, new(*PositionsLostError)) {
+		t.Errorf("a commit of the answer before: %v", err)
+	}
+	l.must(&Call{Commit: &Commit{Instance: "m", All: true, Answered: answered()}})
+	if got := l.must(&Call{Committed: &Committed{}}).Offsets; len(got) != 1 || got[0].Offset != 7 {
+		t.Errorf("committed %v", got)
+	}
+}

@@ -319,7 +319,7 @@ func (s *state) end(now time.Time, topics Topics, c *End) (*Answer, error) {
 // answered: the member has been given another answer; what is known of those before
 // counts no more.
 func (m *member) answered(p *poll) {
-	m.lost = false
+	m.lost, m.answer = false, p.token
 	if p.anew {
 		m.delivered = nil
 	}

@@ -81,8 +81,7 @@ func (p *consumed) explains(r commitRead) bool {
 		return last == 0
 	}
 	return slices.ContainsFunc(p.commits, func(op *commitOp) bool {
-		is := op.offset == r.offset || op.late && (r.offset == 0 || p.processed[r.offset-1])
-		return is && !op.failed && op.start < r.end && op.end >= last
+		return op.offset == r.offset && !op.failed && op.start < r.end && op.end >= last
 	})
 }
 

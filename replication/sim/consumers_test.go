@@ -42,9 +42,6 @@ type commitOp struct {
 	offset     int64
 	start, end int64
 	ok, failed bool
-	// late: "all", with an answer that nobody heard. It may be on its way yet, and
-	// commits what the member was given until it arrives.
-	late bool
 }
 
 // commitRead is a committed offset that was told; -1: none.
@@ -267,6 +264,14 @@ func (m *client) commit() {
 	if !ok {
 		return
 	}
+	if !byName { // as the handlers do
+		answer, err, heard := m.do(group.Call{Member: &group.MemberQuery{Instance: instance, Answered: true}})
+		if !heard || err != nil {
+			m.c.count("commit: all of what isn't known")
+			return
+		}
+		call.Answered = &answer.Member.Answered
+	}
 	m.k.mu.Lock()
 	start := m.k.tick()
 	ops := map[int32]*commitOp{}
@@ -290,7 +295,6 @@ func (m *client) commit() {
 	for num, op := range ops {
 		switch {
 		case !heard || errors.Is(err, group.ErrUnknownOutcome):
-			op.late = !byName
 			continue
 		case err != nil:
 			op.failed = true
