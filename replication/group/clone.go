@@ -22,7 +22,7 @@ func (m *member) clone() *member {
 	c.owned, c.assigned, c.positions, c.delivered = maps.Clone(m.owned), maps.Clone(m.assigned), maps.Clone(m.positions), maps.Clone(m.delivered)
 	if m.poll != nil {
 		p := *m.poll
-		p.start, p.sought = maps.Clone(p.start), maps.Clone(p.sought)
+		p.start, p.sought, p.proven = maps.Clone(p.start), maps.Clone(p.sought), maps.Clone(p.proven)
 		c.poll = &p
 	}
 	if m.last != nil {

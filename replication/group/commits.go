@@ -54,7 +54,28 @@ func (s *state) commitNow(now time.Time, topics Topics, call *Call) error {
 			return s.fenced(topics, m, o.part())
 		}
 	}
-	return s.commitOffsets(now, topics, call.ID, c.Offsets)
+	if err := s.commitOffsets(now, topics, call.ID, c.Offsets); err != nil {
+		return err
+	}
+	m.prove(c.Offsets)
+	return nil
+}
+
+// prove notes what a commit says of the poll under way: what lies behind its beginning
+// the member can only have from its answer.
+func (m *member) prove(offsets []CommitOffset) {
+	if m.poll == nil {
+		return
+	}
+	for _, o := range offsets {
+		if start, ok := m.poll.start[o.part()]; !ok || o.Offset <= start.offset {
+			continue
+		}
+		if m.poll.proven == nil {
+			m.poll.proven = map[part]place{}
+		}
+		m.poll.proven[o.part()] = o.place()
+	}
 }
 
 func (s *state) fenced(topics Topics, m *member, p part) error {

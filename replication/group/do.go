@@ -105,7 +105,7 @@ func (s *state) expire(now time.Time, topics Topics) {
 	s.due = time.Time{}
 	for _, m := range s.byName() {
 		if m.poll != nil && !now.Before(m.poll.deadline()) {
-			m.poll, m.lost = nil, true
+			m.lose()
 		}
 		if m.poll != nil || now.Before(m.deadline()) {
 			s.expect(m)

@@ -115,3 +115,25 @@ func TestLateCommitOfAll(t *testing.T) {
 		t.Errorf("committed %v", got)
 	}
 }
+
+// The End of a poll is lost with the broker that read for it; its client, which has the
+// answer, commits it through another one. It reads on behind the commit (V8).
+func TestLostEnd(t *testing.T) {
+	l := newLab(t)
+	l.topics.set("t", 1)
+	info, _ := l.topics.Topic("t")
+	tp := TopicPartition{Topic: "t", TopicID: info.ID}
+	l.must(&Call{Create: &Create{Name: "m", Options: labOptions()}})
+	l.must(&Call{Subscribe: &Subscribe{Instance: "m", Topics: []string{"t"}}})
+	begin := func(id byte) *PollState {
+		return l.must(&Call{ID: uuid.UUID{1, 15: id}, Begin: &Begin{Instance: "m"}}).Poll
+	}
+	at := func(offset int64) Position { return Position{TopicPartition: tp, Offset: offset, LeaderEpoch: -1} }
+	l.must(&Call{End: &End{Instance: "m", Token: begin(1).Token, Written: true, To: []Position{at(3)}}})
+	begin(2)
+	l.must(&Call{Commit: &Commit{Instance: "m", Offsets: []CommitOffset{{Position: at(7)}}}})
+	l.pass(pollLife)
+	if got := begin(3).Positions; len(got) != 1 || got[0].Offset != 7 {
+		t.Errorf("reads on at %v, want 7", got)
+	}
+}

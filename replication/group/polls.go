@@ -25,6 +25,9 @@ type poll struct {
 	anew       bool           // it began at the committed offsets
 	start      map[part]place // where it began to read
 	sought     map[part]bool  // moved by a seek since
+	// proven are ends that the member has committed while nobody had ended the poll: so
+	// it has the answer.
+	proven map[part]place
 }
 
 // delivery is what a poll with a request id answered, of what its member still reads.
@@ -316,6 +319,20 @@ func (s *state) end(now time.Time, topics Topics, c *End) (*Answer, error) {
 	return &Answer{}, nil
 }
 
+// lose ends a poll whose End isn't to be expected any more. Where its answer had come to
+// is known by commits alone.
+func (m *member) lose() {
+	for p, at := range m.poll.proven {
+		if m.reads(p) && !m.poll.sought[p] {
+			if m.positions == nil {
+				m.positions = map[part]place{}
+			}
+			m.positions[p] = at
+		}
+	}
+	m.poll, m.lost = nil, true
+}
+
 // answered: the member has been given another answer; what is known of those before
 // counts no more.
 func (m *member) answered(p *poll) {
@@ -371,7 +388,7 @@ func (s *state) poll(instance string, token uint64) fate {
 func (s *state) frontGone(front int32) {
 	for _, m := range s.members {
 		if m.poll != nil && m.poll.front == front {
-			m.poll, m.lost = nil, true
+			m.lose()
 			s.expect(m)
 		}
 	}
