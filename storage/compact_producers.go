@@ -7,9 +7,8 @@ const maxProducersKept = 1 << 20
 // producers knows each producer's last batch in a part of the log (R92).
 type producers struct {
 	lastBase map[int64]int64 // producer id → base offset
-	// scanned: batches of the clean part from scannedFrom on are in it.
+	// scanned: the batches of the clean part are in it, from the first on that was asked about.
 	scanned bool
-	dropped bool // there were more than are kept
 }
 
 func (p *producers) note(b Batch) {
@@ -25,7 +24,6 @@ func (p *producers) note(b Batch) {
 		return
 	}
 	if len(p.lastBase) >= maxProducersKept {
-		p.dropped = true
 		return
 	}
 	p.lastBase[id] = b.BaseOffset()

@@ -1,6 +1,7 @@
 package storage
 
 import (
+	"errors"
 	"fmt"
 	"path/filepath"
 	"slices"
@@ -58,7 +59,7 @@ func (c *compaction) swap(w *cleanedWriter, old []compactSegment) error {
 	}
 	fs, swap := l.disk.fs, filepath.Join(l.dir, swapName(base, next))
 	if err := fs.Rename(w.name(), swap); err != nil {
-		return l.fail(fmt.Errorf("compaction: %w", err))
+		return w.abandon(err)
 	}
 	if err := fs.SyncDir(l.dir); err != nil {
 		return l.fail(fmt.Errorf("compaction: %w", err))
@@ -77,13 +78,17 @@ func (c *compaction) swap(w *cleanedWriter, old []compactSegment) error {
 	for _, o := range old {
 		l.disk.files.retire(o.segment)
 	}
-	if err := finishSwap(fs, l.dir, swap, base, bases); err != nil {
+	if err := finishSwap(l.disk, l.dir, swap, base, bases); err != nil {
 		return l.fail(fmt.Errorf("compaction: %w", err))
 	}
 	l.disk.index.replaceOffsets(l.id, base, next, w.offsets)
 	// At once, or a crash would have the whole log read from here on: nothing else tells
 	// a segment that was replaced from one that was cut off.
-	return wrapFailed(l, l.disk.index.updateNow(l.id, l.describe))
+	err := l.disk.index.updateNow(l.id, l.describe)
+	if errors.Is(err, ErrDiskNearlyFull) {
+		return err // it stays noted
+	}
+	return wrapFailed(l, err)
 }
 
 // publish shows the new segment to readers in place of the old ones.
@@ -102,7 +107,8 @@ func (c *compaction) publish(s *segment, old []compactSegment) {
 
 // finishSwap removes the old segments and gives the new one its name. Each step may be
 // the last one before a crash, and doing all of them again is harmless.
-func finishSwap(fs vfs.FS, dir, swap string, base int64, replaced []int64) error {
+func finishSwap(d *disk, dir, swap string, base int64, replaced []int64) error {
+	fs := d.fs
 	for _, b := range replaced {
 		if err := fs.Remove(filepath.Join(dir, segmentName(b))); err != nil {
 			return err
@@ -113,7 +119,8 @@ func finishSwap(fs vfs.FS, dir, swap string, base int64, replaced []int64) error
 			return err
 		}
 	}
-	if err := fs.Rename(swap, filepath.Join(dir, segmentName(base))); err != nil {
+	err := withSpace(d.outOfSpace, func() error { return fs.Rename(swap, filepath.Join(dir, segmentName(base))) })
+	if err != nil {
 		return err
 	}
 	return fs.SyncDir(dir)
@@ -143,7 +150,7 @@ func (l *Log) finishCompaction(entries []vfs.Entry) (changed bool, err error) {
 				replaced = append(replaced, b)
 			}
 		}
-		if err := finishSwap(l.disk.fs, l.dir, filepath.Join(l.dir, e.Name), base, replaced); err != nil {
+		if err := finishSwap(l.disk, l.dir, filepath.Join(l.dir, e.Name), base, replaced); err != nil {
 			return changed, err
 		}
 		changed = true

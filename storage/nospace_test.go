@@ -20,12 +20,12 @@ import (
 // writing of the index.
 var needRoom = []string{"create", "mkdir", "write", "rename", "index"}
 
-// fillAt lets the disk be full from the n-th of these operations on; met tells whether
-// one has found no room.
-func (s *memStore) fillAt(n int) (met *bool) {
+// fillAt lets the disk be full from the n-th of these operations on, but for those on
+// names with one of these ends; met tells whether one has found no room.
+func (s *memStore) fillAt(n int, except ...string) (met *bool) {
 	met = new(bool)
-	s.fs.SetFault(func(op, _ string) error {
-		if !slices.Contains(needRoom, op) {
+	s.fs.SetFault(func(op, name string) error {
+		if !slices.Contains(needRoom, op) || slices.Contains(except, filepath.Ext(name)) {
 			return nil
 		}
 		if n--; n > 0 {
@@ -178,6 +178,57 @@ func TestS5_LeaderFindsNoRoom(t *testing.T) {
 				t.Errorf("done after %d steps: not much of a test", at)
 			}
 			return
+		}
+	}
+}
+
+// TestS5_CompactionFindsNoRoom at any step: it is refused, or done as far as it has
+// got; nothing is lost or in the way, now and after a crash; and with space it goes on.
+// Without a ballast a name can still take another one's place: that needs no new one.
+func TestS5_CompactionFindsNoRoom(t *testing.T) {
+	for _, crash := range []bool{false, true} {
+		for _, ballast := range []bool{false, true} {
+			refused := 0
+			for at := 1; ; at++ {
+				s := newMemStore(t, compactConfig(250))
+				for i := range 9 {
+					mustAppend(t, s.log, keyed(t, CompressionNone, nil, 1, fmt.Sprintf("k%d=%d", i%2, i), "x=1"))
+				}
+				must(t, s.ix.flush())
+				s.cfg.SegmentBytes = 600 // two groups
+				s.log.Configure(s.cfg)
+				met := s.fillAt(at, swapSuffix)
+				if ballast {
+					s.d.outOfSpace = func() { s.fs.SetFault(nil) }
+					met = s.fillAt(at)
+				}
+				_, err := s.log.Compact(t.Context(), CompactOptions{HighWatermark: s.log.WrittenEnd(), AtOnce: true})
+				if err != nil {
+					refused++
+				}
+				if err != nil && !errors.Is(err, ErrDiskNearlyFull) || len(s.failures) > 0 {
+					t.Fatalf("full from step %d on, ballast %v: %v, the store heard %v", at, ballast, err, s.failures)
+				}
+				checkBatches(t, s.log)
+				s.fs.SetFault(nil)
+				if crash {
+					s.crash(vfs.CrashKeepsAll)
+				}
+				if damage := s.log.Damage(); len(damage) > 0 || s.log.whyLossy() != "" {
+					t.Fatalf("full from step %d on, ballast %v: damage %v, %s", at, ballast, damage, s.log.whyLossy())
+				}
+				compactNow(t, s.log)
+				wantContents(t, s.log, "14 k1=7", "16 k0=8", "17 x=1")
+				s.kill()
+				s.open()
+				wantContents(t, s.log, "14 k1=7", "16 k0=8", "17 x=1")
+				if !*met {
+					break
+				}
+			}
+			if refused == 0 {
+				t.Errorf("ballast %v: nothing was refused: not much of a test", ballast)
+			}
 		}
 	}
 }
