@@ -27,11 +27,12 @@ const startPatience = 10 * time.Second
 // without limit: a browser's EventSource comes back after a cut, but any status
 // other than 200 ends it for good, and a restart must not.
 type gate struct {
-	patience time.Duration                // of a request with a start
-	next     atomic.Pointer[http.Handler] // nil while starting; set once
-	up       chan struct{}                // closed when next is set
-	down     chan struct{}                // closed by drain
-	once     sync.Once                    // closes down
+	patience time.Duration                 // of a request with a start
+	next     atomic.Pointer[http.Handler]  // nil while starting; set once
+	up       chan struct{}                 // closed when next is set
+	down     chan struct{}                 // closed by drain
+	once     sync.Once                     // closes down
+	held     atomic.Pointer[chan struct{}] // requests wait for its close; nil: they don't
 
 	mu     sync.Mutex // guards reason
 	reason error      // why not ready; nil: ready
@@ -66,6 +67,13 @@ func (g *gate) drain() {
 	g.once.Do(func() { close(g.down) })
 }
 
+// hold has requests wait that come from now on, until release.
+func (g *gate) hold() (release func()) {
+	until := make(chan struct{})
+	g.held.Store(&until)
+	return func() { close(until) }
+}
+
 // ready is nil when the broker is ready, else the reason.
 func (g *gate) ready() error {
 	g.mu.Lock()
@@ -96,6 +104,12 @@ func (g *gate) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			came := time.Now()
 			g.wait(r)
 			r = r.WithContext(handlers.Arrived(r.Context(), came))
+		}
+	}
+	if held := g.held.Load(); held != nil {
+		select {
+		case <-*held:
+		case <-r.Context().Done():
 		}
 	}
 	if next := g.next.Load(); next != nil {

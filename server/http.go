@@ -65,9 +65,12 @@ func (p *process) shutdownHTTP(ctx context.Context, lameDuck time.Duration) {
 	case <-ctx.Done():
 	}
 	// The port first, and then what came through it: from Shutdown on the server
-	// drops even a request that it has just read.
-	refuseNew(p.listener.TCPListener)
-	_ = p.listener.Close()
+	// drops even a request that it has just read. Each answer ends its connection by
+	// now, and its client makes another one: held back for a moment, they leave the
+	// port alone.
+	release := p.gate.hold()
+	p.listener.closeStill(ctx)
+	release()
 	p.settle(ctx)
 	p.listener.closeSilent()
 	if err := p.http.Shutdown(ctx); err != nil {

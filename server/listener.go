@@ -28,6 +28,9 @@ const (
 	// refusals at once are told 503 in words; beyond that the connection is just closed.
 	maxRefusals    = 64
 	refusalTimeout = time.Second // for a refused client to take its answer
+	// Before the port closes no connection may have come for stillFor; that is waited
+	// for no longer than stillWait.
+	stillFor, stillWait = 25 * time.Millisecond, 300 * time.Millisecond
 	// silentAfter is how long a connection may be open before its first request and
 	// still be waited for at the end.
 	silentAfter = 300 * time.Millisecond
@@ -51,6 +54,9 @@ type listener struct {
 	refusals prometheus.Counter
 	refusing sync.WaitGroup
 	slots    chan struct{} // one token for each refusal under way
+
+	accepted atomic.Int64 // Unix ns, the last connection
+	ended    atomic.Bool  // the port is closed, and what Accept took is in conns
 
 	mu    sync.Mutex // leaf lock; guards conns and busy
 	conns map[*conn]struct{}
@@ -103,8 +109,10 @@ func (l *listener) Accept() (net.Conn, error) {
 	for {
 		tcp, err := l.AcceptTCP()
 		if err != nil {
+			l.ended.Store(errors.Is(err, net.ErrClosed))
 			return nil, err
 		}
+		l.accepted.Store(time.Now().UnixNano())
 		if l.open.Add(1) <= int64(l.most) {
 			c := &conn{TCPConn: tcp, from: l}
 			l.mu.Lock()
@@ -141,6 +149,28 @@ func (l *listener) refuse(tcp *net.TCPConn) {
 	})
 }
 
+// closeStill closes the port in a still moment, or when there was none for a while.
+// Connections that wait in the kernel then, or are half made, would be reset, and their
+// clients can't know whether the requests that they have sent were read. Not every
+// kernel can be told to let nobody in first.
+func (l *listener) closeStill(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, stillWait)
+	defer cancel()
+	tick := time.NewTicker(stillFor / 5)
+	defer tick.Stop()
+	for began := time.Now(); ; {
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+		}
+		quiet := time.Since(began) >= stillFor && time.Since(time.Unix(0, l.accepted.Load())) >= stillFor
+		if quiet && queued(l.TCPListener) == 0 || ctx.Err() != nil {
+			break
+		}
+	}
+	_ = l.Close()
+}
+
 // Close stops accepting and waits for refusals under way.
 func (l *listener) Close() error {
 	err := l.TCPListener.Close()
@@ -162,9 +192,13 @@ func (l *listener) track(c net.Conn, state http.ConnState) {
 	}
 }
 
-// settled tells that no connection is in a request, or so new that its first one
-// may be on the way. Clients and browsers open some ahead, and these stay silent.
+// settled tells that Accept has ended and no connection is in a request, or so new
+// that its first one may be on the way. Clients and browsers open some ahead, and
+// these stay silent.
 func (l *listener) settled() bool {
+	if !l.ended.Load() {
+		return false
+	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, u := range l.busy {

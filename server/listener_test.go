@@ -2,10 +2,15 @@ package main
 
 import (
 	"bufio"
+	"bytes"
+	"errors"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 )
 
@@ -88,4 +93,69 @@ func TestListenerRefusesInWords(t *testing.T) {
 	}
 	<-served
 	until(t, "every connection is counted out", func() bool { return l.open.Load() == 0 })
+}
+
+// TestPortClosesWithoutReset: clients that make a connection for each request are all
+// answered or turned away when the port closes under them, however busy it is.
+func TestPortClosesWithoutReset(t *testing.T) {
+	t.Parallel()
+	for range 20 {
+		l, err := listen(t.Context(), "127.0.0.1:0", 1000, newMetrics())
+		if err != nil {
+			t.Fatal(err)
+		}
+		g := newGate()
+		g.open(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			_, _ = io.Copy(io.Discard, r.Body)
+			w.Header().Set("Connection", "close")
+		}))
+		server := &http.Server{Handler: g}
+		served := make(chan error, 1)
+		go func() { served <- server.Serve(l) }()
+		var clients sync.WaitGroup
+		var answers atomic.Int64
+		for range 16 {
+			clients.Go(func() {
+				for {
+					err := exchangeOnce(l.Addr().String())
+					if err == nil {
+						answers.Add(1)
+						continue
+					}
+					if !neverSent(err) {
+						t.Error(err)
+					}
+					return
+				}
+			})
+		}
+		until(t, "the clients are at work", func() bool { return answers.Load() > 100 })
+		release := g.hold()
+		l.closeStill(t.Context())
+		release()
+		clients.Wait()
+		if err := <-served; !errors.Is(err, net.ErrClosed) {
+			t.Error(err)
+		}
+		if !l.ended.Load() {
+			t.Error("the end of Accept went unnoticed")
+		}
+	}
+}
+
+// exchangeOnce makes a connection, sends a request and reads the answer.
+func exchangeOnce(address string) error {
+	c, err := net.DialTimeout("tcp", address, patience)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = c.Close() }()
+	if _, err := io.WriteString(c, "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\n\r\nhello"); err != nil {
+		return err
+	}
+	answer, err := io.ReadAll(c)
+	if err == nil && !bytes.HasPrefix(answer, []byte("HTTP/1.1 200 ")) {
+		err = fmt.Errorf("answered %q", answer)
+	}
+	return err
 }
