@@ -425,3 +425,21 @@ func FuzzIndexFile(f *testing.F) {
 		}
 	})
 }
+
+// TestMetaOf010: what 0.1.0 has written is no damage, or an upgrade would take every
+// log for one that may have lost something.
+func TestMetaOf010(t *testing.T) {
+	key := appendLogKey(nil, PartitionID{Topic: uuid.New(), Partition: 3})
+	want := logMeta{Start: 7, Flushed: 300, HighWatermark: 299, Epochs: []EpochEntry{{Epoch: 1, StartOffset: 7}}}
+	now := appendMeta(nil, key, &want)
+	at := 2 + len(appendVarints(nil, want.Start, want.Flushed, want.HighWatermark))
+	old := slices.Concat([]byte{1, now[1]}, now[2:at], now[at+2:len(now)-4]) // without two zeroes, and the checksum
+	got, err := parseMeta(key, seal(bucketMeta, key, old, 0))
+	if err != nil || !reflect.DeepEqual(got, want) {
+		t.Errorf("%+v, %v", got, err)
+	}
+	old[0] = metaVersion + 1
+	if _, err := parseMeta(key, seal(bucketMeta, key, old, 0)); !errors.Is(err, errEntryDamaged) {
+		t.Errorf("one of a version to come: %v", err)
+	}
+}
