@@ -20,13 +20,18 @@ func (s *state) clone() *state {
 func (m *member) clone() *member {
 	c := *m
 	c.owned, c.assigned, c.positions, c.delivered = maps.Clone(m.owned), maps.Clone(m.assigned), maps.Clone(m.positions), maps.Clone(m.delivered)
-	if m.poll != nil {
-		p := *m.poll
-		p.start, p.sought, p.proven = maps.Clone(p.start), maps.Clone(p.sought), maps.Clone(p.proven)
-		c.poll = &p
-	}
+	c.poll, c.unended = m.poll.clone(), m.unended.clone()
 	if m.last != nil {
 		c.last = &delivery{requestID: m.last.requestID, from: maps.Clone(m.last.from), to: maps.Clone(m.last.to)}
 	}
+	return &c
+}
+
+func (p *poll) clone() *poll {
+	if p == nil {
+		return nil
+	}
+	c := *p
+	c.start, c.sought, c.proven = maps.Clone(p.start), maps.Clone(p.sought), maps.Clone(p.proven)
 	return &c
 }

@@ -61,20 +61,24 @@ func (s *state) commitNow(now time.Time, topics Topics, call *Call) error {
 	return nil
 }
 
-// prove notes what a commit says of the poll under way: what lies behind its beginning
-// the member can only have from its answer.
+// prove notes what a commit says of a poll that nobody has ended: what lies behind its
+// beginning the member can only have from its answer.
 func (m *member) prove(offsets []CommitOffset) {
-	if m.poll == nil {
+	poll := m.unknown()
+	if poll == nil {
 		return
 	}
 	for _, o := range offsets {
-		if start, ok := m.poll.start[o.part()]; !ok || o.Offset <= start.offset {
+		if start, ok := poll.start[o.part()]; !ok || o.Offset <= start.offset {
 			continue
 		}
-		if m.poll.proven == nil {
-			m.poll.proven = map[part]place{}
+		if poll.proven == nil {
+			poll.proven = map[part]place{}
 		}
-		m.poll.proven[o.part()] = o.place()
+		poll.proven[o.part()] = o.place()
+	}
+	if poll == m.unended {
+		m.follow()
 	}
 }
 

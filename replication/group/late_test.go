@@ -117,23 +117,51 @@ func TestLateCommitOfAll(t *testing.T) {
 }
 
 // The End of a poll is lost with the broker that read for it; its client, which has the
-// answer, commits it through another one. It reads on behind the commit (V8).
+// answer, commits it through another one, at once or when the poll is over. It reads on
+// behind the commit (V8), and a commit of all doesn't take that back.
 func TestLostEnd(t *testing.T) {
-	l := newLab(t)
-	l.topics.set("t", 1)
-	info, _ := l.topics.Topic("t")
-	tp := TopicPartition{Topic: "t", TopicID: info.ID}
-	l.must(&Call{Create: &Create{Name: "m", Options: labOptions()}})
-	l.must(&Call{Subscribe: &Subscribe{Instance: "m", Topics: []string{"t"}}})
-	begin := func(id byte) *PollState {
-		return l.must(&Call{ID: uuid.UUID{1, 15: id}, Begin: &Begin{Instance: "m"}}).Poll
+	pass := func(l *lab, _ string) { l.pass(pollLife) }
+	to := func(offset int64) func(*lab, string) {
+		return func(l *lab, a string) {
+			if err := l.commit(a, l.at("t", 0, offset)); err != nil {
+				l.t.Error(err)
+			}
+		}
 	}
-	at := func(offset int64) Position { return Position{TopicPartition: tp, Offset: offset, LeaderEpoch: -1} }
-	l.must(&Call{End: &End{Instance: "m", Token: begin(1).Token, Written: true, To: []Position{at(3)}}})
-	begin(2)
-	l.must(&Call{Commit: &Commit{Instance: "m", Offsets: []CommitOffset{{Position: at(7)}}}})
-	l.pass(pollLife)
-	if got := begin(3).Positions; len(got) != 1 || got[0].Offset != 7 {
-		t.Errorf("reads on at %v, want 7", got)
+	seek := func(l *lab, a string) {
+		l.must(&Call{Seek: &Seek{Instance: a, To: []Position{l.at("t", 0, 1)}}})
+	}
+	begin := func(l *lab, a string) { l.begin(a) }
+	renew := func(l *lab, a string) { l.must(&Call{Begin: &Begin{Instance: a, Token: l.s.members[a].poll.token}}) }
+	repeat := func(l *lab, a string) { l.must(&Call{Begin: &Begin{Instance: a, RequestID: "x"}}) }
+	for name, c := range map[string]struct {
+		steps           []func(*lab, string)
+		next, committed int64
+	}{
+		"committed at once":           {[]func(*lab, string){begin, to(7), pass}, 7, 7},
+		"committed afterwards":        {[]func(*lab, string){begin, pass, begin, pass, to(7)}, 7, 7},
+		"no more than was known":      {[]func(*lab, string){begin, pass, to(2)}, 3, 3},
+		"sought during the poll":      {[]func(*lab, string){begin, seek, to(7), pass}, 1, 7},
+		"sought and renewed":          {[]func(*lab, string){begin, to(7), seek, renew, pass}, 1, 7},
+		"sought afterwards":           {[]func(*lab, string){begin, pass, seek, to(7)}, 1, 7},
+		"a part of a repeated answer": {[]func(*lab, string){repeat, to(2), pass}, 3, 3},
+	} {
+		t.Run(name, func(t *testing.T) {
+			l := newLab(t)
+			l.topics.set("t", 1)
+			a := l.create("m", labOptions(), "t")
+			st := l.must(&Call{Begin: &Begin{Instance: a, RequestID: "x"}}).Poll
+			l.must(&Call{Deliver: &Deliver{Instance: a, Token: st.Token, From: []Position{l.at("t", 0, 0)}, To: []Position{l.at("t", 0, 3)}}})
+			l.end(st, 3)
+			for _, step := range c.steps {
+				step(l, a)
+			}
+			if st = l.poll(a, 0); st.Positions[0].Offset != c.next {
+				t.Errorf("reads on at %v, want %d", st.Positions, c.next)
+			}
+			if err := l.commit(a); err != nil || l.committed("t", 0) != c.committed {
+				t.Errorf("committed %d, want %d: %v", l.committed("t", 0), c.committed, err)
+			}
+		})
 	}
 }

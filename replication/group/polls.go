@@ -1,6 +1,7 @@
 package group
 
 import (
+	"cmp"
 	"encoding/binary"
 	"maps"
 	"slices"
@@ -25,8 +26,8 @@ type poll struct {
 	anew       bool           // it began at the committed offsets
 	start      map[part]place // where it began to read
 	sought     map[part]bool  // moved by a seek since
-	// proven are ends that the member has committed while nobody had ended the poll: so
-	// it has the answer.
+	// proven are ends that the member has committed since the poll began: so it has the
+	// answer.
 	proven map[part]place
 }
 
@@ -71,7 +72,7 @@ func (s *state) begin(now time.Time, topics Topics, call *Call) (*Answer, error)
 		return nil, &NotSubscribedError{Group: s.group, Instance: m.instance()}
 	}
 	if m.poll == nil {
-		m.poll = &poll{token: token, front: b.Front, requestID: b.RequestID, anew: b.Join != nil}
+		m.poll, m.unended = &poll{token: token, front: b.Front, requestID: b.RequestID, anew: b.Join != nil}, nil
 		m.poll.repeat = m.repeats(b.RequestID)
 		if b.Token == 0 && !m.poll.repeat {
 			s.turn(now, topics, m)
@@ -187,7 +188,7 @@ func (s *state) readable(topics Topics, m *member) []part {
 // committed offsets each time.
 func (s *state) positions(topics Topics, m *member, parts []part, committed bool, state *PollState) {
 	m.poll.start = make(map[part]place, len(parts))
-	m.poll.sought = nil
+	m.poll.sought, m.poll.proven = nil, nil
 	for _, p := range parts {
 		at, ok := m.positions[p]
 		if committed || !ok {
@@ -204,7 +205,7 @@ func (s *state) positions(topics Topics, m *member, parts []part, committed bool
 // repeat has the poll deliver again what the last one with its request id did.
 func (s *state) repeat(topics Topics, m *member, state *PollState) {
 	m.poll.start = m.last.from
-	m.poll.sought = nil
+	m.poll.sought, m.poll.proven = nil, nil
 	state.Repeat = []int64{}
 	for _, p := range slices.SortedFunc(maps.Keys(m.last.from), part.compare) {
 		state.Positions = append(state.Positions, m.last.from[p].position(topics, p))
@@ -322,15 +323,26 @@ func (s *state) end(now time.Time, topics Topics, c *End) (*Answer, error) {
 // lose ends a poll whose End isn't to be expected any more. Where its answer had come to
 // is known by commits alone.
 func (m *member) lose() {
-	for p, at := range m.poll.proven {
-		if m.reads(p) && !m.poll.sought[p] {
-			if m.positions == nil {
-				m.positions = map[part]place{}
-			}
-			m.positions[p] = at
+	m.poll, m.unended, m.lost = nil, m.poll, true
+	m.follow()
+}
+
+// unknown is the poll, under way or lost, whose answer the member may have without an End
+// that tells; nil: there is none.
+func (m *member) unknown() *poll { return cmp.Or(m.poll, m.unended) }
+
+// follow moves the positions to where the lost poll's answer has come at least.
+func (m *member) follow() {
+	for p, at := range m.unended.proven {
+		if known, ok := m.positions[p]; !m.reads(p) || m.unended.sought[p] || ok && known.offset >= at.offset {
+			continue
 		}
+		if m.positions == nil {
+			m.positions = map[part]place{}
+		}
+		m.positions[p] = at
+		delete(m.delivered, p) // it is committed, and more
 	}
-	m.poll, m.lost = nil, true
 }
 
 // answered: the member has been given another answer; what is known of those before

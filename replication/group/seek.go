@@ -27,11 +27,11 @@ func (s *state) seek(now time.Time, c *Seek) (*Answer, error) {
 		}
 		m.positions[p] = at.place()
 		delete(m.delivered, p)
-		if m.poll != nil {
-			if m.poll.sought == nil {
-				m.poll.sought = map[part]bool{}
+		if poll := m.unknown(); poll != nil {
+			if poll.sought == nil {
+				poll.sought = map[part]bool{}
 			}
-			m.poll.sought[p] = true
+			poll.sought[p] = true
 		}
 	}
 	m.last = nil

@@ -101,6 +101,8 @@ type member struct {
 	// lost: what it was delivered isn't known, since its last poll went with another
 	// coordinator or without an End; and none has been answered since.
 	lost bool
+	// unended is the last poll, if it was lost here and none has begun since.
+	unended *poll
 	// answer is the token of the poll that gave it its last answer.
 	answer uint64
 	// revoking is how many of its partitions are to go to others.
