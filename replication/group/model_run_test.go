@@ -50,7 +50,7 @@ func inOrder[V any](m map[part]V) []part {
 
 // modelEvents have to come about in a run, or it shows little.
 var modelEvents = []string{
-	"crash", "metadata behind", "crash before append", "crash before answer", "front gone", "topic deleted", "topic made anew", "topic grew",
+	"crash", "metadata behind", "crash before append", "crash before answer", "fronts gone", "topic deleted", "topic made anew", "topic grew",
 	"partition moved", "committed", "commit of all", "commit of offsets", "commit sent again", "automatic", "repeated", "renewed", "found the end",
 	"answer lost", "end lost", "process died", "taken over", "left", "expired", "sought", "joined by polling", "waited", "reset", "group deleted",
 	"*group.FencedError", "*group.UnknownInstanceError", "*group.PollRunningError", "*group.PositionsLostError", "*group.NameTakenError", "*group.ActiveError",

@@ -105,9 +105,8 @@ func (w *model) step() {
 	case n < 12:
 		w.crash()
 	case n < 13:
-		front := w.rng.Int32N(3)
-		w.lab.s.frontGone(front)
-		w.seen["front gone"]++
+		w.lab.pass(pollLife) // without a beat
+		w.seen["fronts gone"]++
 	case n < 14:
 		w.admin()
 	default:

@@ -11,7 +11,6 @@ import (
 // poll is one under way.
 type poll struct {
 	token     uint64
-	front     int32
 	requestID string
 	beat      time.Time // the last sign of life from its front
 	// waiting: its call waits at the coordinator, at the longest until until, and there
@@ -72,7 +71,7 @@ func (s *state) begin(now time.Time, topics Topics, call *Call) (*Answer, error)
 		return nil, &NotSubscribedError{Group: s.group, Instance: m.instance()}
 	}
 	if m.poll == nil {
-		m.poll, m.unended = &poll{token: token, front: b.Front, requestID: b.RequestID, anew: b.Join != nil}, nil
+		m.poll, m.unended = &poll{token: token, requestID: b.RequestID, anew: b.Join != nil}, nil
 		m.poll.repeat = m.repeats(b.RequestID)
 		if b.Token == 0 && !m.poll.repeat {
 			s.turn(now, topics, m)
@@ -394,14 +393,4 @@ func (s *state) poll(instance string, token uint64) fate {
 		return pollChanged
 	}
 	return pollGoesOn
-}
-
-// frontGone ends the polls of a broker that is fenced.
-func (s *state) frontGone(front int32) {
-	for _, m := range s.members {
-		if m.poll != nil && m.poll.front == front {
-			m.lose()
-			s.expect(m)
-		}
-	}
 }

@@ -168,7 +168,7 @@ func TestOnePollAtATime(t *testing.T) {
 	l := newLab(t)
 	l.topics.set("t", 1)
 	a := l.create("a", labOptions(), "t")
-	call := &Call{ID: uuid.New(), Begin: &Begin{Instance: a, Front: 7}}
+	call := &Call{ID: uuid.New(), Begin: &Begin{Instance: a}}
 	state := l.must(call).Poll
 	if again := l.must(call).Poll; again.Token != state.Token || state.Token != callToken(call) {
 		t.Error("the same call began two polls")
@@ -179,10 +179,10 @@ func TestOnePollAtATime(t *testing.T) {
 	if !errors.Is(err, ErrPollOver) {
 		t.Errorf("another poll goes on beside it: %v", err)
 	}
-	l.s.frontGone(6)
+	l.pass(pollLife - time.Millisecond)
 	_, err = l.do(&Call{Begin: &Begin{Instance: a}})
 	isError[*PollRunningError](t, err)
-	l.s.frontGone(7)
+	l.pass(time.Millisecond)
 	isError[*PositionsLostError](t, l.commit(a))
 	l.begin(a)
 	l.must(&Call{End: &End{Instance: a, Token: state.Token, Written: true, To: []Position{l.at("t", 0, 9)}}})
