@@ -14,7 +14,7 @@ import (
 	"highwater/storage"
 )
 
-// maxEntries bounds a list of partitions: what a group may read in all.
+// maxEntries bounds a list of partitions: what one instance may read in all.
 const maxEntries = 10_000
 
 // entryKind says what the entries of a list must tell.
