@@ -35,7 +35,7 @@ type assignmentsView struct {
 //	@Param			instance	path	string	true	"Instance"	minlength(1)	maxlength(275)	example(c1)
 //	@Success		200	{object}	schema.Assignments	"The partitions."
 //	@x-media-200	{"application/json":"Assignments","application/vnd.kafka.v2+json":"Assignments"}
-//	@x-errors		[40403,40906,42201,50302]
+//	@x-errors		[40403,40906,42201,50302,50303,50701]
 //	@Router			/consumers/{group}/instances/{instance}/assignments [get]
 func (a *api) getAssignments(w http.ResponseWriter, r *http.Request) error {
 	name, instance, err := groupInstance(r)

@@ -17,7 +17,7 @@ import (
 //	@Param			body		body	schema.Assignments	true	"The partitions."
 //	@Success		204	"Assigned."
 //	@x-media-request	{"application/json":"Assignments","application/vnd.kafka.v2+json":"Assignments"}
-//	@x-errors		[40401,40402,40403,40903,40906,41301,41501,42201,50302,50305,50401]
+//	@x-errors		[40401,40402,40403,40903,40906,41301,41501,42201,50302,50303,50304,50305,50401,50701]
 //	@Router			/consumers/{group}/instances/{instance}/assignments [post]
 func (a *api) postAssignments(w http.ResponseWriter, r *http.Request) error {
 	name, instance, err := groupInstance(r)

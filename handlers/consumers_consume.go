@@ -32,7 +32,7 @@ import (
 //	@Header			200	{string}	Highwater-Reset			"Partitions whose position retention had removed, as topic/partition:from:to, separated by commas."
 //	@Header			200	{string}	Highwater-Stale			"true: a leader has lost touch with the cluster; there may be more records than it knows of."
 //	@x-media-200	{"application/json":"[Record]","application/x-ndjson":"text","application/vnd.kafka.v2+json":"[DialectRecord]","application/vnd.kafka.json.v2+json":"[DialectRecord]","application/vnd.kafka.binary.v2+json":"[DialectRecord]","application/vnd.kafka.text.v2+json":"[DialectRecord]"}
-//	@x-errors		[40403,40601,40903,40905,40906,40907,41001,42201,42901,50302,50306]
+//	@x-errors		[40403,40601,40903,40905,40906,40907,41001,42201,42901,50001,50302,50303,50306,50701]
 //	@Router			/consumers/{group}/records [get]
 func (a *api) consume(w http.ResponseWriter, r *http.Request) error {
 	name, err := groupName(r)

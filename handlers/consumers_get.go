@@ -31,7 +31,7 @@ type memberView struct {
 //	@Tags			consumers
 //	@Param			group	path	string	true	"Group name"	minlength(1)	maxlength(255)	example(billing)
 //	@Success		200	{object}	schema.Group	"The group."
-//	@x-errors		[40404,42201,50302]
+//	@x-errors		[40404,42201,50302,50303,50701]
 //	@Router			/consumers/{group} [get]
 func (a *api) getGroup(w http.ResponseWriter, r *http.Request) error {
 	name, err := groupName(r)

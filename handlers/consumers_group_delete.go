@@ -14,7 +14,7 @@ import (
 //	@Tags			consumers
 //	@Param			group	path	string	true	"Group name"	minlength(1)	maxlength(255)	example(billing)
 //	@Success		204	"Deleted."
-//	@x-errors		[40404,40909,42201,50302,50305,50401]
+//	@x-errors		[40404,40909,42201,50302,50303,50304,50305,50401,50701]
 //	@Router			/consumers/{group} [delete]
 func (a *api) deleteGroup(w http.ResponseWriter, r *http.Request) error {
 	name, err := groupName(r)

@@ -31,7 +31,7 @@ type groupOffsetView struct {
 //	@Tags			consumers
 //	@Param			group	path	string	true	"Group name"	minlength(1)	maxlength(255)	example(billing)
 //	@Success		200	{array}	schema.GroupOffset	"One entry a partition."
-//	@x-errors		[40404,42201,50302]
+//	@x-errors		[40404,42201,50302,50303,50701]
 //	@Router			/consumers/{group}/offsets [get]
 func (a *api) getGroupOffsets(w http.ResponseWriter, r *http.Request) error {
 	name, err := groupName(r)

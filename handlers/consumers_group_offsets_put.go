@@ -28,7 +28,7 @@ type movedView struct {
 //	@Param			body	body	schema.ResetRequest	true	"Offsets, or topics and a place."
 //	@Success		200	{array}	schema.MovedOffset	"What was moved."
 //	@x-media-request	{"application/json":"ResetRequest","application/vnd.kafka.v2+json":"ResetRequest"}
-//	@x-errors		[40401,40402,40909,41301,41501,41601,42201,50302,50305,50401]
+//	@x-errors		[40401,40402,40909,41301,41501,41601,42201,50001,50302,50303,50304,50305,50401,50701]
 //	@Router			/consumers/{group}/offsets [put]
 func (a *api) putGroupOffsets(w http.ResponseWriter, r *http.Request) error {
 	name, err := groupName(r)

@@ -32,7 +32,7 @@ type committedView struct {
 //	@Param			partition	query	int		false	"… and one of its partitions; none: all"	minimum(0)	maximum(2147483647)	format(int32)	example(0)
 //	@Success		200	{object}	schema.Committed	"The offsets."
 //	@x-media-200	{"application/json":"Committed","application/vnd.kafka.v2+json":"Committed"}
-//	@x-errors		[40401,40402,40403,40906,41301,41501,42201,50302]
+//	@x-errors		[40401,40402,40403,40906,41301,41501,42201,50302,50303,50701]
 //	@Router			/consumers/{group}/instances/{instance}/offsets [get]
 func (a *api) getConsumerOffsets(w http.ResponseWriter, r *http.Request) error {
 	name, instance, err := groupInstance(r)

@@ -20,7 +20,7 @@ import (
 //	@Param			body		body	schema.CommitRequest	false	"Offsets; none: all that was delivered."
 //	@Success		204	"Committed."
 //	@x-media-request	{"application/json":"CommitRequest","application/vnd.kafka.v2+json":"CommitRequest"}
-//	@x-errors		[40401,40402,40403,40906,40907,41301,41501,41601,42201,50302,50305,50401]
+//	@x-errors		[40401,40402,40403,40906,40907,41301,41501,41601,42201,50001,50302,50303,50304,50305,50401,50701]
 //	@Router			/consumers/{group}/instances/{instance}/offsets [post]
 func (a *api) postConsumerOffsets(w http.ResponseWriter, r *http.Request) error {
 	name, instance, err := groupInstance(r)

@@ -19,7 +19,7 @@ import (
 //	@Param			body		body	schema.SeekRequest	true	"Where to go on."
 //	@Success		204	"Moved."
 //	@x-media-request	{"application/json":"SeekRequest","application/vnd.kafka.v2+json":"SeekRequest"}
-//	@x-errors		[40401,40402,40403,40906,40907,41001,41301,41501,41601,42201,50302]
+//	@x-errors		[40401,40402,40403,40906,40907,41001,41301,41501,41601,42201,50001,50302,50303,50701]
 //	@Router			/consumers/{group}/instances/{instance}/positions [post]
 func (a *api) postPositions(w http.ResponseWriter, r *http.Request) error {
 	name, instance, err := groupInstance(r)
@@ -97,7 +97,7 @@ func (a *api) seek(ctx context.Context, w http.ResponseWriter, name, instance st
 //	@Param			body		body	schema.Assignments	false	"The partitions; none: all that it has."
 //	@Success		204	"Moved."
 //	@x-media-request	{"application/json":"Assignments","application/vnd.kafka.v2+json":"Assignments"}
-//	@x-errors		[40401,40402,40403,40906,40907,41301,41501,42201,50302]
+//	@x-errors		[40401,40402,40403,40906,40907,41301,41501,42201,50001,50302,50303,50701]
 //	@Router			/consumers/{group}/instances/{instance}/positions/beginning [post]
 func (a *api) postBeginning(w http.ResponseWriter, r *http.Request) error {
 	return a.seekToEdge(w, r, func(o *replication.Offsets) int64 { return o.Beginning })
@@ -114,7 +114,7 @@ func (a *api) postBeginning(w http.ResponseWriter, r *http.Request) error {
 //	@Param			body		body	schema.Assignments	false	"The partitions; none: all that it has."
 //	@Success		204	"Moved."
 //	@x-media-request	{"application/json":"Assignments","application/vnd.kafka.v2+json":"Assignments"}
-//	@x-errors		[40401,40402,40403,40906,40907,41301,41501,42201,50302]
+//	@x-errors		[40401,40402,40403,40906,40907,41301,41501,42201,50001,50302,50303,50701]
 //	@Router			/consumers/{group}/instances/{instance}/positions/end [post]
 func (a *api) postEnd(w http.ResponseWriter, r *http.Request) error {
 	return a.seekToEdge(w, r, func(o *replication.Offsets) int64 { return o.End })

@@ -17,7 +17,7 @@ import (
 //	@Success		200			{object}	schema.Consumer		"This incarnation and its address."
 //	@x-media-request	{"application/json":"NewConsumer","application/vnd.kafka.v2+json":"NewConsumer"}
 //	@x-media-200		{"application/json":"Consumer","application/vnd.kafka.v2+json":"Consumer"}
-//	@x-errors			[41301,41501,42201,42901,50302,50305,50401]
+//	@x-errors			[41301,41501,42201,42901,50302,50303,50304,50305,50401,50701]
 //	@Router			/consumers/{group}/instances/{instance} [put]
 func (a *api) putConsumer(w http.ResponseWriter, r *http.Request) error {
 	name, instance, err := groupInstance(r)

@@ -6,6 +6,8 @@ import (
 	"strings"
 	"sync"
 	"testing"
+
+	"highwater/replication"
 )
 
 // consumerCalls are the routes of consumers, {i} standing for the instance; body is
@@ -105,4 +107,26 @@ func TestGroupsAreBounded(t *testing.T) {
 	b.do("PUT", "/consumers/g/instances/other", nil).problem(42901)
 	b.get("/consumers/g/records?topics=t&member=other&timeout=0").problem(42901)
 	b.do("PUT", "/consumers/g/instances/m1", nil).want(200)
+}
+
+// Without enough replicas of what groups rest on nothing of them is changed, and each
+// call says so.
+func TestGroupsWithoutEnoughReplicas(t *testing.T) {
+	b := startBroker(t, withDefaults(func(d *replication.Defaults) { d.MinInSyncReplicas = 2 }))
+	b.topic("t", 1)
+	for _, c := range []struct {
+		method, path string
+		body         any
+	}{
+		{"POST", "/consumers/g", "{}"}, {"PUT", "/consumers/g/instances/c1", "{}"}, {"GET", "/consumers/g/records?topics=t&member=m", nil},
+		{"PUT", "/consumers/g/offsets", `{"topics":["t"],"to":"earliest"}`},
+	} {
+		p := b.do(c.method, c.path, c.body).problem(50303)
+		if c.method != "GET" && p.Outcome != "not_written" {
+			t.Errorf("%s %s: outcome %q", c.method, c.path, p.Outcome)
+		}
+	}
+	if a := b.get("/consumers").want(200); strings.TrimSpace(string(a.body)) != "[]" {
+		t.Errorf("groups: %s", a.body)
+	}
 }

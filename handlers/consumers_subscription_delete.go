@@ -15,7 +15,7 @@ import (
 //	@Param			group		path	string	true	"Group name"	minlength(1)	maxlength(255)	example(billing)
 //	@Param			instance	path	string	true	"Instance"	minlength(1)	maxlength(275)	example(c1)
 //	@Success		204	"Unsubscribed, or it was not subscribed."
-//	@x-errors		[40403,40906,42201,50302,50305,50401]
+//	@x-errors		[40403,40906,42201,50302,50303,50304,50305,50401,50701]
 //	@Router			/consumers/{group}/instances/{instance}/subscription [delete]
 func (a *api) deleteSubscription(w http.ResponseWriter, r *http.Request) error {
 	name, instance, err := groupInstance(r)

@@ -21,7 +21,7 @@ type subscriptionView struct {
 //	@Param			instance	path	string	true	"Instance"	minlength(1)	maxlength(275)	example(c1)
 //	@Success		200	{object}	schema.Subscription	"The topics."
 //	@x-media-200	{"application/json":"Subscription","application/vnd.kafka.v2+json":"Subscription"}
-//	@x-errors		[40403,40906,42201,50302]
+//	@x-errors		[40403,40906,42201,50302,50303,50701]
 //	@Router			/consumers/{group}/instances/{instance}/subscription [get]
 func (a *api) getSubscription(w http.ResponseWriter, r *http.Request) error {
 	name, instance, err := groupInstance(r)

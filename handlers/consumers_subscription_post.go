@@ -26,7 +26,7 @@ const maxSubscribedTopics = 1000
 //	@Param			body		body	schema.Subscribe	true	"Topics, or a pattern."
 //	@Success		204	"Subscribed."
 //	@x-media-request	{"application/json":"Subscribe","application/vnd.kafka.v2+json":"Subscribe"}
-//	@x-errors		[40403,40903,40906,41301,41501,42201,42901,50302,50305,50401]
+//	@x-errors		[40403,40903,40906,41301,41501,42201,42901,50302,50303,50304,50305,50401,50701]
 //	@Router			/consumers/{group}/instances/{instance}/subscription [post]
 func (a *api) postSubscription(w http.ResponseWriter, r *http.Request) error {
 	name, instance, err := groupInstance(r)

@@ -125,6 +125,16 @@ func TestDamageIsNoGap(t *testing.T) {
 	if got := b.fetch("t", 0, "offset=4"); len(got) != 2 || string(got[0].Value) != `"batch 2"` {
 		t.Errorf("behind the damage: %v", got)
 	}
+	c1 := b.subscriber("g", `{"name":"c1"}`, "t")
+	for _, poll := range []string{c1 + "/records?timeout=20000", "/consumers/g2/records?topics=t&member=m&timeout=20000"} {
+		if a := b.get(poll).want(200); strings.Count(string(a.body), `"offset":`) != 2 {
+			t.Errorf("before the damage: %s", a.body)
+		}
+		if !strings.HasPrefix(poll, c1) {
+			b.post("/consumers/g2/offsets?member=m", nil).want(204)
+		}
+		b.get(poll).problem(50001)
+	}
 	s := b.events("/topics/t/partitions/0/records?offset=0")
 	s.record()
 	s.record()

@@ -170,17 +170,23 @@ func TestS5_TopicMadeOnAFullDisk(t *testing.T) {
 		c.must(t, 201, "PUT", "/topics/"+topic, "", "")
 		c.must(t, 200, "POST", "/topics/"+topic+"?acks=-1", "application/json", `{"records":[{"value":0}]}`)
 	}
+	c.must(t, 200, "POST", "/consumers/g", "application/json", `{"name":"c1"}`)
 	setFaults(t, control, "no-space")
 	c.must(t, 201, "PUT", "/topics/new", "", "")
 	if answer := c.must(t, 507, "POST", "/topics/new?acks=-1", "application/json", `{"records":[{"value":0}]}`); !strings.Contains(string(answer), `"outcome":"not_written"`) {
 		t.Errorf("%s", answer)
 	}
+	if answer := c.must(t, 507, "POST", "/consumers/g", "application/json", `{"name":"c2"}`); !strings.Contains(string(answer), `"error_code":50701`) || !strings.Contains(string(answer), `"outcome":"not_written"`) {
+		t.Errorf("%s", answer)
+	}
+	c.must(t, 200, "GET", "/consumers/g", "", "")
 	c.must(t, 200, "GET", "/topics/t/partitions/0/records", "", "")
 	c.must(t, 200, "DELETE", "/topics/t/partitions/0/records?before_offset=1", "", "")
 	c.must(t, 204, "DELETE", "/topics/old", "", "")
 	setFaults(t, control, "")
 	c.must(t, 201, "PUT", "/topics/another", "", "") // news of the metadata; else it takes some seconds
 	c.must(t, 200, "POST", "/topics/new?acks=-1", "application/json", `{"records":[{"value":0}]}`)
+	c.must(t, 200, "POST", "/consumers/g", "application/json", `{"name":"c2"}`)
 	if start, end := c.end(t, "t", 0); start != 1 || end != 1 {
 		t.Errorf("the log reaches from %d to %d, want nothing at 1", start, end)
 	}
