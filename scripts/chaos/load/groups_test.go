@@ -47,7 +47,7 @@ func TestGroupsOfStandIn(t *testing.T) {
 			t.Errorf("seed %d: %s", seed, v)
 		}
 		t.Logf("%d operations: %+v", len(h.Groups), f)
-		for what, n := range map[string]int{"moved": f.Moved, "taken over": f.TakeOvers, "fenced": f.Fenced, "expired": f.Expired, "given again": f.Repeats,
+		for what, n := range map[string]int{"moved": f.Moved, "taken over": f.TakeOvers, "fenced": f.Fenced, "forgotten": f.Forgotten, "expired": f.Expired, "given again": f.Repeats,
 			"repeated": f.Repeated, "unknown": f.Unknown, "fell back": f.FellBack} {
 			sum[what] += n
 		}
@@ -131,7 +131,7 @@ func TestGroupPolls(t *testing.T) {
 	stand := &standIn{topic: &Topic{Partitions: 2}, log: [][][]byte{nil, {Value("a"), Value("b")}}}
 	for _, binary := range []bool{false, true} {
 		w := &answerText{}
-		stand.answer(w, nil, &standInMember{binary: binary}, map[int]int64{1: 0}, map[int]int64{1: 2})
+		stand.answer(w, &standInMember{binary: binary}, map[int]int64{1: 0}, map[int]int64{1: 2})
 		body, m.binary, m.topic = string(w.text), binary, &Topic{Name: "work", ID: "id", Partitions: 2}
 		m.poll(1, 0, 10, "", 0)
 	}

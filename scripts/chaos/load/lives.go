@@ -104,10 +104,8 @@ func (s *slot) join(ctx context.Context, name string, taken bool) *member {
 	return nil
 }
 
-// gone: the incarnation is no member any more.
-func gone(op *history.GroupOp) bool {
-	return op.Code == 40403 && op.Kind != history.Seek || op.Code == 40906 && op.Kind != history.Commit
-}
+// gone: the incarnation that polls or subscribes is no member any more.
+func gone(op *history.GroupOp) bool { return op.Code == 40403 || op.Code == 40906 }
 
 // live polls, processes and commits until ctx ends, the member isn't one any more, or
 // an answer is lost that can't be had again.

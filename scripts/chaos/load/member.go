@@ -1,7 +1,6 @@
 package load
 
 import (
-	"bytes"
 	"encoding/base64"
 	"encoding/json"
 	"errors"
@@ -351,7 +350,7 @@ func (m *member) subscribe(broker int) *history.GroupOp {
 	if m.rnd.IntN(4) == 0 {
 		body = fmt.Appendf(nil, `{"topic_pattern":%q}`, m.topic.Name[:len(m.topic.Name)-1]+"[a-z]")
 	}
-	a := m.do(broker, "POST", m.path("/subscription"), dialectType, bytes.Clone(body), callWithin)
+	a := m.do(broker, "POST", m.path("/subscription"), dialectType, body, callWithin)
 	m.finish(op, &a)
 	return op
 }

@@ -347,7 +347,7 @@ func (s *standIn) commit(w http.ResponseWriter, g *standInGroup, m *standInMembe
 	offsets := map[int]int64{}
 	if len(body) == 0 && m != nil {
 		if !m.known {
-			problemOf(w, 40910, "it isn't known what was delivered")
+			problemOf(w, 40906, "it isn't known what was delivered")
 			return
 		}
 		for p, end := range m.delivered {
@@ -386,7 +386,7 @@ func (s *standIn) poll(w http.ResponseWriter, r *http.Request, g *standInGroup, 
 	timeout, _ := strconv.Atoi(q.Get("timeout"))
 	id := q.Get("request_id")
 	if id != "" && id == m.lastID && s.flaw != "request ids are ignored" {
-		s.answer(w, g, m, m.lastFrom, m.lastEnd)
+		s.answer(w, m, m.lastFrom, m.lastEnd)
 		return
 	}
 	if m.auto {
@@ -442,10 +442,10 @@ func (s *standIn) poll(w http.ResponseWriter, r *http.Request, g *standInGroup, 
 	}
 	m.known = true
 	m.lastID, m.lastFrom, m.lastEnd = id, from, end
-	s.answer(w, g, m, from, end)
+	s.answer(w, m, from, end)
 }
 
-func (s *standIn) answer(w http.ResponseWriter, _ *standInGroup, m *standInMember, from, end map[int]int64) {
+func (s *standIn) answer(w http.ResponseWriter, m *standInMember, from, end map[int]int64) {
 	list := []string{}
 	for p := range s.topic.Partitions {
 		for o := from[p]; o < end[p]; o++ {
