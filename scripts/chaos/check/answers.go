@@ -15,7 +15,6 @@ func overlaps(spans []span, from, to int64) bool {
 
 // down is when each broker did not run.
 func (c *checker) down() map[int][]span {
-	const never = int64(1) << 62
 	spans := map[int][]span{}
 	for _, e := range c.h.Events {
 		s := spans[e.Broker]
