@@ -34,7 +34,6 @@ func refused(t *testing.T, c *client, code int, method, path, contentType, body 
 // the in-sync set, and acks=-1 is as fast as it was before (F20). When it goes on it
 // comes back by itself.
 func TestCluster_OneFollowerFrozen(t *testing.T) {
-	t.Parallel()
 	c := newCluster(t, 3)
 	c.topic("orders", 1, 3, "min.insync.replicas", "2")
 	leader := c.leader("orders", 0)
