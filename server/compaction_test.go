@@ -45,7 +45,11 @@ func TestF51_KilledWhileItCompacts(t *testing.T) {
 			}
 		}()
 		for range enough {
-			<-written
+			select {
+			case <-written:
+			case <-sent:
+				t.Fatalf("round %d of seed %d: a write failed before the kill:\n%s", round, seed, b.output())
+			}
 		}
 		b.kill()
 		unsure := <-sent
