@@ -189,12 +189,14 @@ func appendMeta(dst, key []byte, m *logMeta) []byte {
 
 func parseMeta(key, value []byte) (logMeta, error) {
 	payload, err := unseal(bucketMeta, key, value)
-	if err != nil || len(key) != logKeySize || len(payload) < 2 || payload[0] != metaVersion || payload[1]&^(metaLossy|metaResetting) != 0 {
+	if err != nil || len(key) != logKeySize || len(payload) < 2 || payload[0] < 1 || payload[0] > metaVersion || payload[1]&^(metaLossy|metaResetting) != 0 {
 		return logMeta{}, errEntryDamaged
 	}
 	f := fields{rest: payload[2:]}
-	m := logMeta{Lossy: payload[1]&metaLossy != 0, Resetting: payload[1]&metaResetting != 0, Start: f.number(), Flushed: f.number(), HighWatermark: f.number(),
-		Cleaned: f.number(), Horizon: f.number()}
+	m := logMeta{Lossy: payload[1]&metaLossy != 0, Resetting: payload[1]&metaResetting != 0, Start: f.number(), Flushed: f.number(), HighWatermark: f.number()}
+	if payload[0] > 1 {
+		m.Cleaned, m.Horizon = f.number(), f.number()
+	}
 	if n := f.count(2); n > 0 {
 		m.Epochs = make([]EpochEntry, n)
 		for i := range m.Epochs {
