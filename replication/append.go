@@ -315,7 +315,7 @@ func (p *Partition) sync(b *Broker) {
 			p.water.Lock()
 			if !errors.Is(err, storage.ErrClosed) || p.ended != nil {
 				p.waiters.fail(err) // fsync errors are final (S4): none of these will be known
-			} else if p.syncTo != to {
+			} else if !p.syncTo.Same(to) {
 				// The log was cut in another role, and those above the cut have been
 				// told. Others may wait by now.
 				p.water.Unlock()

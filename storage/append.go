@@ -16,7 +16,25 @@ type Staged struct {
 	// not wait (acks=0) must call Write before it takes more.
 	Backlogged bool
 
+	// Of StageOffer alone:
+
+	// Offsets and Duplicate tell, record by record of the offer, where it is and whether it
+	// was there before; nil: every record is new, and they run from BaseOffset on. An
+	// offset of -1: it is known to have been written, but no longer where.
+	Offsets   []int64
+	Duplicate []bool
+	// New: something was staged, [BaseOffset, EndOffset).
+	New bool
+	// [WaitFrom, WaitEnd) is what an answer has to wait for: the own records, and
+	// duplicates of records that aren't known to be committed. Empty: nothing.
+	WaitFrom, WaitEnd int64
+
 	round *round
+}
+
+// Same tells that both are receipts for the same end of the same write.
+func (s Staged) Same(other Staged) bool {
+	return s.round == other.round && s.EndOffset == other.EndOffset
 }
 
 // group is what one Stage brought; it is written whole or not at all.

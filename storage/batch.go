@@ -57,6 +57,9 @@ const (
 	attrTransactional   = 0x10
 	attrControl         = 0x20
 	attrDeleteHorizon   = 0x40 // KIP-534: the base timestamp is the time from which on tombstones may go
+	// attrAppendTime: records have message ids, or the batch a producer, and the base
+	// timestamp is the broker's time of the append. Kafka leaves bits 7 to 15 unused.
+	attrAppendTime = 0x0100
 )
 
 // castagnoli is CRC-32C's table; it is read-only.
@@ -164,6 +167,10 @@ func (b Batch) Compression() Compression { return Compression(b.attributes() & a
 
 // LogAppendTime says that every record's timestamp is MaxTimestamp, the leader's time of the append.
 func (b Batch) LogAppendTime() bool { return b.attributes()&attrLogAppendTime != 0 }
+
+// Marked tells that the batch holds message ids or has a producer, and that its base
+// timestamp was the broker's time of the append. Other batches are never remembered.
+func (b Batch) Marked() bool { return b.attributes()&attrAppendTime != 0 }
 
 func (b Batch) attributes() int16      { return int16(binary.BigEndian.Uint16(b[offAttributes:])) }
 func (b Batch) lastOffsetDelta() int32 { return int32(binary.BigEndian.Uint32(b[offLastDelta:])) }

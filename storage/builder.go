@@ -11,10 +11,16 @@ var ErrBatchTooLarge = errors.New("storage: batch is larger than 256 MiB")
 // BatchBuilder encodes records, one by one, into one batch. The zero value is
 // ready; it is not safe for concurrent use.
 type BatchBuilder struct {
+	// AppendTime is the broker's time in ms, if the log is to remember the batch's message
+	// ids and producer: it becomes the base timestamp of every batch, and batches that
+	// have such a thing are marked. Set it before the first Append. 0: no batch is marked.
+	AppendTime int64
+
 	buf           []byte
 	count         int32
 	baseTimestamp int64
 	maxTimestamp  int64
+	hasID         bool // some record has a message id
 }
 
 // NewBatchBuilder builds into buf's memory, which the sealed batch keeps.
@@ -28,6 +34,12 @@ func (b *BatchBuilder) Append(r *Record) {
 		}
 		b.buf = b.buf[:BatchHeaderSize]
 		b.baseTimestamp, b.maxTimestamp = r.Timestamp, r.Timestamp
+		if b.AppendTime != 0 {
+			b.baseTimestamp = b.AppendTime
+		}
+	}
+	for i := range r.Headers {
+		b.hasID = b.hasID || string(r.Headers[i].Key) == MessageIDHeader
 	}
 	b.maxTimestamp = max(b.maxTimestamp, r.Timestamp)
 	b.buf = appendRecord(b.buf, r, b.count, b.baseTimestamp)
@@ -56,7 +68,11 @@ func (b *BatchBuilder) Seal(c Compression, p *Producer) (Batch, error) {
 		panic("storage: Seal of an empty batch")
 	}
 	buf, count := b.buf, b.count
-	b.buf, b.count = nil, 0
+	attributes := uint16(c)
+	if b.AppendTime != 0 && (b.hasID || p != nil) {
+		attributes |= attrAppendTime
+	}
+	b.buf, b.count, b.hasID = nil, 0, false
 	if c != CompressionNone {
 		packed, err := c.compress(make([]byte, BatchHeaderSize, BatchHeaderSize+len(buf)/2), buf[BatchHeaderSize:])
 		if err != nil {
@@ -74,7 +90,7 @@ func (b *BatchBuilder) Seal(c Compression, p *Producer) (Batch, error) {
 	clear(h)
 	binary.BigEndian.PutUint32(h[offBatchLength:], uint32(len(buf)-batchLogOverhead))
 	h[offMagic] = batchMagic
-	binary.BigEndian.PutUint16(h[offAttributes:], uint16(c))
+	binary.BigEndian.PutUint16(h[offAttributes:], attributes)
 	binary.BigEndian.PutUint32(h[offLastDelta:], uint32(count-1))
 	binary.BigEndian.PutUint64(h[offBaseTimestamp:], uint64(b.baseTimestamp))
 	binary.BigEndian.PutUint64(h[offMaxTimestamp:], uint64(b.maxTimestamp))

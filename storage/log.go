@@ -23,6 +23,10 @@ type LogConfig struct {
 	MinCompactionLag time.Duration // leave segments alone whose last append is younger
 	MaxCompactionLag time.Duration // compact what is older, whatever the ratio; 0: never because of that
 	DeleteRetention  time.Duration // keep tombstones that long after the compaction that first met them
+	// Of what is remembered of records (dedupe.go):
+	DedupeAge   time.Duration // message ids that are older, by append time in the log, are forgotten; 0: ids aren't looked at; -1: as long as the record is there
+	DedupeCount int64         // no more ids than that; -1: no bound; 0: DefaultDedupeCount
+	ProducerAge time.Duration // producers whose last batch is older are forgotten; 0: DefaultProducerAge; -1: never
 }
 
 // Log is one partition's log. Its ends, from left to right:
