@@ -121,6 +121,7 @@ var internalCalls = [...]internalCall{
 	{wire.PathOffsets, http.MethodPost, (*Internal).offsets},
 	{wire.PathDeleteRecords, http.MethodPost, (*Internal).deleteRecords},
 	{wire.PathStatus, http.MethodPost, (*Internal).status},
+	{wire.PathFindMessage, http.MethodPost, (*Internal).findMessage},
 	{wire.PathGroupCall, http.MethodPost, (*Internal).groupCall},
 	{wire.PathGroupBeat, http.MethodPost, (*Internal).groupBeat},
 	{wire.PathGroupList, http.MethodPost, (*Internal).groupList},

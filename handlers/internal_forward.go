@@ -86,3 +86,20 @@ func (in *Internal) status(w http.ResponseWriter, r *http.Request) error {
 	}
 	return served(in, w, r, func(req *wire.StatusRequest) *wire.StatusAnswer { return b.ServeStatus(req) })
 }
+
+// findMessage looks for a message id, and waits for a record in flight.
+func (in *Internal) findMessage(w http.ResponseWriter, r *http.Request) error {
+	b, err := in.theBroker()
+	if err != nil {
+		return err
+	}
+	req := &wire.JSON[wire.FindRequest]{}
+	release, err := in.receive(w, r, maxControlMessage, req)
+	if err != nil {
+		return err
+	}
+	release()
+	ctx, cancel := in.polling(r)
+	defer cancel()
+	return in.answer(w, b.ServeFind(ctx, req.V))
+}

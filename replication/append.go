@@ -8,7 +8,6 @@ import (
 
 	"github.com/google/uuid"
 
-	"highwater/replication/controller"
 	"highwater/storage"
 )
 
@@ -48,8 +47,16 @@ type AppendRequest struct {
 // AppendResult tells where the batches went and what is proved about it. With
 // AcksNone all offsets are -1.
 type AppendResult struct {
-	BaseOffset     int64
-	LastOffset     int64
+	// BaseOffset and LastOffset are those of the records that are new, or, where none is,
+	// the least and the largest of their originals; -1: not known any more.
+	BaseOffset int64
+	LastOffset int64
+	// Offsets and Duplicate tell of each record of the request, in order, where it is and
+	// whether its message id or its producer's sequence number was there before: sent
+	// earlier, by this request itself too (see AppendRequest). nil: every record is new.
+	// An offset of -1: it was written, and it isn't known any more where.
+	Offsets        []int64
+	Duplicate      []bool
 	LeaderEpoch    int32
 	HighWatermark  int64
 	InSyncReplicas int
@@ -86,70 +93,13 @@ func (b *Broker) appendLocal(ctx context.Context, acks Acks, reqs []AppendReques
 	return results
 }
 
-// pending is one request's append on its way.
-type pending struct {
-	p      *Partition
-	staged storage.Staged
-	cuts   int64 // Partition.cuts before
-	wait   *waiter
-}
-
-// stage checks all there is to check and gives the batches their offsets (R9).
-func (b *Broker) stage(acks Acks, req *AppendRequest) (pending, AppendResult) {
-	p, err := b.Partition(req.Topic, req.Partition)
-	if offline := (*OfflineError)(nil); errors.As(err, &offline) && errors.Is(offline.Cause, storage.ErrDiskNearlyFull) {
-		err = storage.ErrDiskNearlyFull // a full disk is what an append is told of, whatever found it out (S5)
-	}
-	if err != nil {
-		return pending{}, AppendResult{Err: err}
-	}
-	bytes := 0 // counted now: once staged, the batches are the log's
-	for _, batch := range req.Batches {
-		bytes += len(batch)
-	}
-	cuts := p.cutCount()
-	staged, epoch, err := b.stageIn(p, acks, req)
-	if err != nil {
-		return pending{}, AppendResult{Err: p.gone(err)}
-	}
-	p.topic.count(staged.EndOffset-staged.BaseOffset, bytes)
-	return pending{p: p, staged: staged, cuts: cuts}, AppendResult{BaseOffset: staged.BaseOffset, LastOffset: staged.EndOffset - 1, LeaderEpoch: epoch, AppendTime: staged.AppendTime}
-}
-
-// stageIn is stage for one partition.
-func (b *Broker) stageIn(p *Partition, acks Acks, req *AppendRequest) (storage.Staged, int32, error) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	inSync, leads := p.inSync()
-	switch {
-	case p.closed != nil:
-		return storage.Staged{}, 0, p.closed
-	case req.TopicID != uuid.Nil && req.TopicID != p.topic.meta.Load().ID:
-		return storage.Staged{}, 0, &controller.UnknownTopicError{Topic: req.Topic}
-	case !p.leader || p.held || !leads, req.LeaderEpoch != nil && *req.LeaderEpoch != p.leaderEpoch:
-		return storage.Staged{}, 0, p.notLeader()
-	case !b.vouches(p):
-		return storage.Staged{}, 0, p.notConfirmed()
-	case acks == AcksAll && inSync < p.minInSync:
-		// R54. The configured number counts, not R27's effective one: an answer at
-		// acks=-1 says that so many replicas have it.
-		return storage.Staged{}, 0, &NotEnoughReplicasError{Topic: req.Topic, Partition: p.num, InSync: inSync, Min: p.minInSync}
-	}
-	if want := req.ExpectedOffset; want != nil {
-		staged, ok, err := p.log.StageAt(*want, req.Batches, p.leaderEpoch)
-		if err == nil && !ok {
-			err = &UnexpectedOffsetError{Topic: req.Topic, Partition: p.num, Expected: *want, Actual: staged.EndOffset}
-		}
-		return staged, p.leaderEpoch, err
-	}
-	staged, err := p.log.Stage(req.Batches, p.leaderEpoch)
-	return staged, p.leaderEpoch, err
-}
-
 // write puts what was staged into the file. An append at acks=0 leaves that to
 // the background, unless too much waits there.
 func (a *pending) write(acks Acks, res *AppendResult) {
 	p := a.p
+	if a.settled() {
+		return
+	}
 	if acks == AcksNone && !a.staged.Backlogged {
 		p.log.SyncSoon()
 		return
@@ -160,17 +110,23 @@ func (a *pending) write(acks Acks, res *AppendResult) {
 		res.Err, res.Unknown = p.gone(err), !errors.Is(err, storage.ErrDiskNearlyFull) && !errors.Is(err, storage.ErrTooManyFiles)
 		return
 	}
-	p.wrote()
-	if acks != AcksAll {
+	if a.staged.New {
+		p.wrote()
+	}
+	if acks != AcksAll || !a.staged.New { // the originals' own requests may not wait for the disk
 		p.log.SyncSoon()
 	}
 }
+
+// settled tells that there is nothing to write or wait for: all records are duplicates
+// of committed ones.
+func (a *pending) settled() bool { return !a.staged.New && a.staged.WaitFrom >= a.staged.WaitEnd }
 
 // awaitAll waits until each append is below its partition's high watermark.
 func (b *Broker) awaitAll(ctx context.Context, parts []pending, results []AppendResult) {
 	start := time.Now()
 	for i := range parts {
-		if results[i].Err == nil {
+		if results[i].Err == nil && !parts[i].settled() {
 			parts[i].wait = parts[i].p.await(b, parts[i].staged, parts[i].cuts)
 		}
 	}
@@ -235,23 +191,26 @@ func (b *Broker) answer(acks Acks, a *pending, res *AppendResult) {
 // cuts is cutCount from before staging: if the log was cut since, at the word of a
 // leader that came after, the records may be gone, and others in their place.
 func (p *Partition) await(b *Broker, staged storage.Staged, cuts int64) *waiter {
-	end := staged.EndOffset
+	base, end := staged.WaitFrom, staged.WaitEnd
 	p.advance() // where writing is enough it has moved already
 	p.water.Lock()
 	defer p.water.Unlock()
 	if p.cuts == cuts && p.hw.Load() >= end {
 		return nil
 	}
-	w := &waiter{base: staged.BaseOffset, end: end, done: make(chan error, 1)}
+	w := &waiter{base: base, end: end, done: make(chan error, 1)}
 	switch {
 	case p.ended != nil:
-		w.done <- p.endedFor(staged.BaseOffset)
+		w.done <- p.endedFor(base)
 		return w
 	case p.cuts != cuts:
-		w.done <- p.lost(staged.BaseOffset)
+		w.done <- p.lost(base)
 		return w
 	}
 	p.waiters.add(w)
+	if !staged.New {
+		return w // a duplicate: write has seen to the disk
+	}
 	if end > p.syncTo.EndOffset {
 		p.syncTo = staged
 	}

@@ -273,11 +273,11 @@ func TestR86_ADeletionEndsTheProducesInFlight(t *testing.T) {
 		t.Errorf("in flight: %+v", res)
 	}
 	// One that had written but not begun to wait.
-	if err := <-p.await(n.Broker, storage.Staged{EndOffset: 1 << 40}, 0).done; !isUnknownTopic(err) {
+	if err := <-p.await(n.Broker, storage.Staged{New: true, EndOffset: 1 << 40, WaitEnd: 1 << 40}, 0).done; !isUnknownTopic(err) {
 		t.Errorf("waiting from now on: %v", err)
 	}
 	// And one that had found the partition but not staged.
-	if _, _, err := n.stageIn(p, AcksLeader, &AppendRequest{Batches: []storage.Batch{batch(t, "x")}}); !isUnknownTopic(err) {
+	if _, _, err := n.offer(p, AcksLeader, &AppendRequest{Batches: []storage.Batch{batch(t, "x")}}); !isUnknownTopic(err) {
 		t.Errorf("staged from now on: %v", err)
 	}
 }

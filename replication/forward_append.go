@@ -197,7 +197,7 @@ func (f *forwarded) there(ctx context.Context, leader int32, g *leaderParts) {
 
 // appendedThere is a leader's result.
 func (b *Broker) appendedThere(l *location, r *wire.AppendResult) AppendResult {
-	res := AppendResult{BaseOffset: r.BaseOffset, LastOffset: r.LastOffset, LeaderEpoch: r.LeaderEpoch, HighWatermark: r.HighWatermark,
+	res := AppendResult{BaseOffset: r.BaseOffset, LastOffset: r.LastOffset, Offsets: r.Offsets, Duplicate: r.Duplicate, LeaderEpoch: r.LeaderEpoch, HighWatermark: r.HighWatermark,
 		InSyncReplicas: r.InSyncReplicas, AppendTime: r.AppendTime, Durability: Durability(r.Durability)}
 	if err := decodeError(r.Error); err != nil {
 		res.Err, res.Unknown = err, r.Unknown
@@ -233,7 +233,7 @@ func (b *Broker) ServeAppend(ctx context.Context, req *wire.AppendRequest) *wire
 		reqs, at = append(reqs, part), append(at, i)
 	}
 	for k, res := range b.appendLocal(ctx, Acks(req.Acks), reqs) {
-		answer.Results[at[k]] = wire.AppendResult{BaseOffset: res.BaseOffset, LastOffset: res.LastOffset, LeaderEpoch: res.LeaderEpoch,
+		answer.Results[at[k]] = wire.AppendResult{BaseOffset: res.BaseOffset, LastOffset: res.LastOffset, Offsets: res.Offsets, Duplicate: res.Duplicate, LeaderEpoch: res.LeaderEpoch,
 			HighWatermark: res.HighWatermark, InSyncReplicas: res.InSyncReplicas, AppendTime: res.AppendTime,
 			Durability: string(res.Durability), Error: encodeError(res.Err), Unknown: res.Unknown}
 	}

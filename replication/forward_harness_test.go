@@ -152,6 +152,12 @@ func (m *member) serve(ctx context.Context, path string, request []byte) ([]byte
 		return serveJSON(request, func(q *wire.DeleteRecordsRequest) *wire.DeleteRecordsAnswer {
 			return m.ServeDeleteRecords(context.Background(), q)
 		})
+	case wire.PathFindMessage:
+		req := &wire.JSON[wire.FindRequest]{}
+		if err := wire.DecodeBody(request, req); err != nil {
+			return nil, err
+		}
+		return asBytes(m.ServeFind(ctx, req.V)), nil
 	case wire.PathStatus:
 		return serveJSON(request, func(req *wire.StatusRequest) *wire.StatusAnswer { return m.ServeStatus(req) })
 	}

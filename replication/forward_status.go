@@ -5,6 +5,7 @@ import (
 	"sync"
 
 	"highwater/replication/wire"
+	"highwater/storage"
 )
 
 // statuses describes partitions of a topic, each as its leader sees it; every leader
@@ -52,6 +53,9 @@ func statusFrom(num int32, st *wire.PartitionStatus) PartitionStatus {
 	for i, r := range st.Replicas {
 		out.Replicas[i] = ReplicaStatus{Broker: r.Broker, Leader: r.Leader, InSync: r.InSync, LogEndOffset: r.LogEnd, Lag: r.Lag, LastCaughtUpMs: r.LastCaughtUpMs}
 	}
+	if d := st.Dedupe; d != nil {
+		out.Dedupe = &storage.DedupeFigures{Ids: d.IDs, Producers: d.Producers, OldestMs: d.OldestMs, NewestMs: d.NewestMs, Hits: d.Hits, EvictedEarly: d.EvictedEarly}
+	}
 	return out
 }
 
@@ -69,6 +73,9 @@ func (b *Broker) ServeStatus(req *wire.StatusRequest) *wire.StatusAnswer {
 			HighWatermark: st.HighWatermark, LogEnd: st.LogEndOffset, SizeBytes: st.SizeBytes, Replicas: make([]wire.ReplicaStatus, len(st.Replicas))}
 		for i, r := range st.Replicas {
 			w.Replicas[i] = wire.ReplicaStatus{Broker: r.Broker, Leader: r.Leader, InSync: r.InSync, LogEnd: r.LogEndOffset, Lag: r.Lag, LastCaughtUpMs: r.LastCaughtUpMs}
+		}
+		if d := st.Dedupe; d != nil {
+			w.Dedupe = &wire.DedupeStatus{IDs: d.Ids, Producers: d.Producers, OldestMs: d.OldestMs, NewestMs: d.NewestMs, Hits: d.Hits, EvictedEarly: d.EvictedEarly}
 		}
 		answer.Partitions = append(answer.Partitions, w)
 	}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"highwater/replication/controller"
+	"highwater/storage"
 )
 
 // Offsets are the ends of a partition as consumers see them.
@@ -94,6 +95,9 @@ type PartitionStatus struct {
 	LogEndOffset   int64
 	SizeBytes      int64
 	Replicas       []ReplicaStatus
+	// Dedupe is what the partition remembers of message ids and producers; nil where
+	// the offsets are -1.
+	Dedupe *storage.DedupeFigures
 }
 
 // partitionStatusLocal is PartitionStatus as far as this broker knows: one led
@@ -134,6 +138,8 @@ func (p *Partition) describe(replicas []int32, st *PartitionStatus) {
 		st.HighWatermark = p.hw.Load()
 		st.LogEndOffset = max(p.log.WrittenEnd(), st.HighWatermark)
 		st.SizeBytes = p.log.SizeBytes()
+		figures := p.log.DedupeFigures()
+		st.Dedupe = &figures
 	}
 	for _, id := range replicas {
 		r := ReplicaStatus{Broker: id, LogEndOffset: -1, Lag: -1, LastCaughtUpMs: -1}

@@ -24,6 +24,7 @@ type topic struct {
 
 	// counters since the start of the process
 	appends, records, bytes atomic.Int64
+	dedupe                  dedupeCounters
 }
 
 // topicMeta is one version of a topic's metadata with what is worked out of it.

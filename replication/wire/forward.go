@@ -86,15 +86,18 @@ type AppendAnswer struct {
 
 // AppendResult tells where a partition's batches went.
 type AppendResult struct {
-	BaseOffset     int64  `json:"base_offset"`
-	LastOffset     int64  `json:"last_offset"`
-	LeaderEpoch    int32  `json:"leader_epoch"`
-	HighWatermark  int64  `json:"high_watermark"`
-	InSyncReplicas int    `json:"in_sync_replicas"`
-	AppendTime     int64  `json:"append_time"`
-	Durability     string `json:"durability,omitempty"`
-	Error          *Error `json:"error,omitempty"`
-	Unknown        bool   `json:"unknown,omitempty"` // with Error: the batches may be in the log
+	BaseOffset int64 `json:"base_offset"`
+	LastOffset int64 `json:"last_offset"`
+	// Offsets and Duplicate are of each record, in order; left out: all are new.
+	Offsets        []int64 `json:"offsets,omitempty"`
+	Duplicate      []bool  `json:"duplicate,omitempty"`
+	LeaderEpoch    int32   `json:"leader_epoch"`
+	HighWatermark  int64   `json:"high_watermark"`
+	InSyncReplicas int     `json:"in_sync_replicas"`
+	AppendTime     int64   `json:"append_time"`
+	Durability     string  `json:"durability,omitempty"`
+	Error          *Error  `json:"error,omitempty"`
+	Unknown        bool    `json:"unknown,omitempty"` // with Error: the batches may be in the log
 }
 
 // ReadRequest asks for records that consumers may see.
@@ -267,6 +270,17 @@ type PartitionStatus struct {
 	LogEnd        int64           `json:"log_end"`
 	SizeBytes     int64           `json:"size_bytes"`
 	Replicas      []ReplicaStatus `json:"replicas"`
+	Dedupe        *DedupeStatus   `json:"dedupe,omitempty"`
+}
+
+// DedupeStatus is what a partition remembers of message ids and producers.
+type DedupeStatus struct {
+	IDs          int64  `json:"ids"`
+	Producers    int64  `json:"producers"`
+	OldestMs     int64  `json:"oldest_ms,omitempty"`
+	NewestMs     int64  `json:"newest_ms,omitempty"`
+	Hits         uint64 `json:"hits"`
+	EvictedEarly uint64 `json:"evicted_early"`
 }
 
 // ReplicaStatus is one replica as the leader sees it; -1 stands for what it

@@ -19,6 +19,7 @@ const (
 	PathOffsets         = "offsets"
 	PathDeleteRecords   = "delete-records"
 	PathStatus          = "status"
+	PathFindMessage     = "find-message"
 	PathGroupCall       = "group/call"
 	PathGroupBeat       = "group/beat"
 	PathGroupList       = "group/list"
