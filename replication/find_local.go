@@ -147,22 +147,12 @@ func recordAlone(data []byte, offset int64, id []byte) ([]byte, error) {
 	if !it.Next(&rec) {
 		return nil, it.Err()
 	}
-	if rec.Offset != offset || !hasMessageID(&rec, id) {
+	if rec.Offset != offset || !bytes.Equal(messageID(&rec), id) {
 		return nil, nil
 	}
 	var builder storage.BatchBuilder
 	builder.Append(&rec)
 	return builder.Seal(storage.CompressionNone, nil)
-}
-
-// hasMessageID tells whether the record carries this message id.
-func hasMessageID(rec *storage.Record, id []byte) bool {
-	for i := range rec.Headers {
-		if string(rec.Headers[i].Key) == storage.MessageIDHeader {
-			return bytes.Equal(rec.Headers[i].Value, id)
-		}
-	}
-	return false
 }
 
 // ServeFind looks, for another broker, at partitions that this one leads.

@@ -31,13 +31,14 @@ const answerGrace = 250 * time.Millisecond
 // Each of its parts is in one of three states: answered; refused with nothing
 // written by somebody who doesn't lead the partition, or never sent: it is tried
 // again within the time there is; or lost with a leader that may have it, and that
-// is an outcome too: unknown (R11).
+// is an outcome too: unknown (R11), unless the log recognises its records (forward_resend.go).
 type forwarded struct {
 	b       *Broker
 	acks    Acks
 	reqs    []AppendRequest
 	results []AppendResult
-	sent    []bool // was on its way to another broker once
+	sent    []bool // was on its way to another broker once, or to this one's log
+	lost    losses
 }
 
 // forwardAppend is Append for partitions of which not all are led here.
@@ -53,17 +54,20 @@ func (b *Broker) forwardAppend(ctx context.Context, acks Acks, reqs []AppendRequ
 
 // deliver brings the parts of todo to their leaders and fills in their results.
 func (f *forwarded) deliver(ctx context.Context, todo []int) {
-	r := f.b.newRetries(f.b.cfg.SessionTimeout + produceLeaderMargin)
+	patience := f.b.cfg.SessionTimeout + produceLeaderMargin
+	r := f.b.newRetries(patience)
 	unsure := time.Now().Add(unsureLeaderWait)
 	for {
 		changed := f.b.cfg.Controller.Changed()
 		f.round(ctx, todo)
-		left := todo[:0]
+		left, lost := todo[:0], len(f.lost)
 		for _, i := range todo {
-			res := &f.results[i]
-			if res.Err != nil && !res.Unknown && (isMisdirected(res.Err) || isUnsure(res.Err) && time.Now().Before(unsure)) {
+			if f.again(i, unsure) {
 				left = append(left, i)
 			}
+		}
+		if len(f.lost) > lost {
+			r = f.b.newRetries(patience) // the next leader has yet to be found
 		}
 		if todo = left; len(todo) == 0 || !r.next(ctx, changed) {
 			return
@@ -137,7 +141,7 @@ func (f *forwarded) here(ctx context.Context, parts []int) {
 	for k, i := range parts {
 		reqs[k] = f.reqs[i]
 		if f.sent[i] {
-			// The log writes into batches, and a connection may still be reading them.
+			// The log writes into batches, and a connection, or the log, may still be reading them.
 			reqs[k].Batches = make([]storage.Batch, len(f.reqs[i].Batches))
 			for j, batch := range f.reqs[i].Batches {
 				reqs[k].Batches[j] = bytes.Clone(batch)
@@ -145,7 +149,7 @@ func (f *forwarded) here(ctx context.Context, parts []int) {
 		}
 	}
 	for k, res := range f.b.appendLocal(ctx, f.acks, reqs) {
-		f.results[parts[k]] = res
+		f.results[parts[k]], f.sent[parts[k]] = res, true
 	}
 }
 
@@ -178,7 +182,7 @@ func (f *forwarded) there(ctx context.Context, leader int32, g *leaderParts) {
 	answer := &wire.JSON[wire.AppendAnswer]{}
 	err := f.b.cfg.Forward.Call(callCtx, g.url, wire.PathAppend, left, req, answer, nil)
 	if err == nil {
-		err = sameLength(len(answer.V.Results), len(g.part))
+		err = f.wholeAnswer(answer.V, g)
 	}
 	for k, i := range g.part {
 		l := &g.at[k]
@@ -193,6 +197,28 @@ func (f *forwarded) there(ctx context.Context, leader int32, g *leaderParts) {
 			f.results[i] = AppendResult{Err: &LeaderLostError{Topic: l.name, Partition: l.Partition, Leader: leader, Cause: err}, Unknown: true}
 		}
 	}
+}
+
+// wholeAnswer checks that an answer has a result for each part, and that one which
+// tells of each record does so of each.
+func (f *forwarded) wholeAnswer(answer *wire.AppendAnswer, g *leaderParts) error {
+	if err := sameLength(len(answer.Results), len(g.part)); err != nil {
+		return err
+	}
+	for k, i := range g.part {
+		r := &answer.Results[k]
+		if r.Offsets == nil && r.Duplicate == nil {
+			continue
+		}
+		records := 0
+		for _, batch := range f.reqs[i].Batches {
+			records += int(batch.RecordCount())
+		}
+		if err := errors.Join(sameLength(len(r.Offsets), records), sameLength(len(r.Duplicate), records)); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // appendedThere is a leader's result.

@@ -100,6 +100,7 @@ type collector struct {
 	underMin, commitLag, followerLag     *prometheus.Desc
 	offline, metadataIndex               *prometheus.Desc
 	dirtyRatio, uncompactable            *prometheus.Desc
+	dedupe                               dedupeDescs
 }
 
 // Collector exports the broker's metrics; register it in the broker's registry.
@@ -126,12 +127,16 @@ func (b *Broker) Collector() prometheus.Collector {
 		dirtyRatio:      desc("compaction_max_dirty_ratio", "The largest part that isn't compacted, of the compacted logs on this broker: 0 to 1.", nil),
 		uncompactable:   desc("uncompactable_partitions", "Compacted logs on this broker that are damaged: they aren't compacted until that is repaired.", nil),
 		metadataIndex:   desc("metadata_index", "Raft index of the newest applied metadata.", nil),
+		dedupe:          newDedupeDescs(desc, perTopic),
 	}
 }
 
 func (c *collector) Describe(ch chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{c.appends, c.records, c.bytes, c.size, c.highWatermark, c.logEnd, c.logStart,
 		c.partitions, c.leaders, c.underReplicated, c.underMin, c.commitLag, c.followerLag, c.offline, c.metadataIndex, c.dirtyRatio, c.uncompactable} {
+		ch <- d
+	}
+	for _, d := range c.dedupe.all() {
 		ch <- d
 	}
 	for _, m := range c.b.metrics.own() {
@@ -142,6 +147,7 @@ func (c *collector) Describe(ch chan<- *prometheus.Desc) {
 // topicFigures are a topic's sums.
 type topicFigures struct {
 	appends, records, bytes, size int64
+	dedupe                        dedupeSums
 }
 
 func (c *collector) Collect(ch chan<- prometheus.Metric) {
@@ -160,6 +166,7 @@ func (c *collector) Collect(ch chan<- prometheus.Metric) {
 	for i, t := range topics {
 		m := t.meta.Load()
 		f := topicFigures{appends: t.appends.Load(), records: t.records.Load(), bytes: t.bytes.Load()}
+		f.dedupe.begin(&t.dedupe)
 		for _, p := range *t.partitions.Load() {
 			if p == nil {
 				continue
@@ -179,6 +186,7 @@ func (c *collector) Collect(ch chan<- prometheus.Metric) {
 				lags.look(p)
 				dirty.look(p)
 				f.size += p.log.SizeBytes()
+				f.dedupe.log(p.log)
 				open = append(open, p)
 			}
 		}
@@ -190,6 +198,7 @@ func (c *collector) Collect(ch chan<- prometheus.Metric) {
 		rest.records += f.records
 		rest.bytes += f.bytes
 		rest.size += f.size
+		rest.dedupe.add(&f.dedupe)
 	}
 	if len(topics) > maxTopicSeries {
 		c.topic(ch, "*", &rest)
@@ -223,6 +232,7 @@ func (c *collector) topic(ch chan<- prometheus.Metric, name string, f *topicFigu
 		{c.bytes, prometheus.CounterValue, f.bytes}, {c.size, prometheus.GaugeValue, f.size}} {
 		ch <- prometheus.MustNewConstMetric(one.desc, one.kind, float64(one.value), name)
 	}
+	c.dedupe.collect(ch, name, &f.dedupe)
 }
 
 // topics lists the open topics in the order of names.
