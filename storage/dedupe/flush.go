@@ -1,0 +1,97 @@
+package dedupe
+
+// Flush moves what is committed out of the tail into a run, and makes a snapshot of the
+// producers: BeginFlush under the lock, Build without it, then the owner stores
+// both and the new Covered together, then CommitFlush under the lock. There is one at a time.
+type Flush struct {
+	// Below is the offset that will be covered.
+	Below int64
+	// Unchanged: run and snapshot that are stored say all already; only Covered moves. There is
+	// nothing to build.
+	Unchanged bool
+
+	first         int64
+	newest, total int64
+	entries       []Entry
+	producers     []*producer
+	marks         int
+}
+
+// FlushDue tells that enough lies below the committed offset for a flush. It may be
+// time for one for other reasons too.
+func (s *State) FlushDue(committed int64) bool {
+	if len(s.tail.entries) >= FlushEntries && s.tail.entries[FlushEntries-1].offset < committed {
+		return true
+	}
+	// A snapshot of many producers shouldn't be written for few batches.
+	marks := max(FlushEntries, len(s.producers.byID)/4)
+	return len(s.journal) >= marks && s.journal[marks-1].next <= committed
+}
+
+// BeginFlush begins a flush of what lies below the committed offset, which should be
+// the begin of a batch, and may never be cut off from the log again. nil: nothing is there that
+// isn't covered.
+func (s *State) BeginFlush(committed int64) *Flush {
+	below := min(committed, s.next)
+	if committed > s.next && s.next <= committed {
+		below = committed // what the log has above next carries nothing
+	}
+	if below <= s.covered {
+		return nil
+	}
+	n, marks := s.tail.below(below), s.marksBelow(below)
+	if n > 0 && s.tail.entries[n-1].offset-s.tail.entries[0].offset > maxSpan/2 {
+		// Not with any log that there can be; the rest comes with the next flush.
+		below = s.tail.entries[0].offset + 1
+		n, marks = 1, s.marksBelow(below)
+	}
+	f := &Flush{Below: below, marks: marks, newest: s.newestAt(below), total: s.totalAt(below)}
+	if f.Unchanged = n == 0 && marks == 0; !f.Unchanged {
+		f.producers = s.producers.asOf(s.journal[marks:])
+		edge := s.cfg.edge(f.newest, f.total, s.start)
+		for i := range n {
+			if e := s.tail.entry(i); edge.live(e) {
+				f.entries = append(f.entries, e)
+			}
+		}
+	}
+	if len(f.entries) > 0 {
+		f.first = f.entries[0].Offset
+	}
+	forgotten := s.cfg.producerEdge(f.newest)
+	kept := f.producers[:0]
+	for _, p := range f.producers {
+		if p.newest().time >= forgotten {
+			kept = append(kept, p)
+		}
+	}
+	f.producers = kept
+	s.flushing = f
+	return f
+}
+
+// Build makes the bytes of a run, nil if no id is in it, and of the snapshot. Call it
+// once, without the lock.
+func (f *Flush) Build() (run, snapshot []byte) {
+	return buildRun(f.first, f.Below, f.entries), appendSnapshot(nil, f.Below, f.newest, f.total, f.producers)
+}
+
+// CommitFlush takes the entries from the tail that the run has now; run is nil if
+// Build gave none. False: the state was cut below f.Below meanwhile or made anew, and nothing was
+// changed; what was stored is wrong then.
+func (s *State) CommitFlush(f *Flush, run *Run) bool {
+	if s.flushing != f {
+		return false
+	}
+	s.flushing = nil
+	s.tail.drop(s.tail.below(f.Below))
+	s.journal = append([]mark(nil), s.journal[f.marks:]...)
+	s.producers.forget(s.cfg.producerEdge(f.newest))
+	if run != nil {
+		s.runs = append(s.runs[:len(s.runs):len(s.runs)], run)
+		s.generation++
+	}
+	s.next = max(s.next, f.Below)
+	s.covered, s.coveredNewest, s.coveredTotal = f.Below, f.newest, f.total
+	return true
+}

@@ -1,0 +1,60 @@
+package dedupe
+
+import (
+	"crypto/sha256"
+	"encoding/binary"
+
+	"github.com/cespare/xxhash/v2"
+)
+
+// ID stands for a message id: the first 16 bytes of its SHA-256. Two ids that
+// share one can't be found on purpose.
+type ID [16]byte
+
+// IDOf is the ID of a message id.
+func IDOf(id []byte) ID {
+	sum := sha256.Sum256(id)
+	return ID(sum[:16])
+}
+
+// Content hashes what a record says, to tell a repeated message from another one
+// under the same id (D7): Begin, Header for each header that counts, in order,
+// then Sum. nil and empty differ. The lengths are mixed in, so that two contents of the
+// same bytes, parted elsewhere, differ. It is reused by the next Begin. The zero
+// value is ready.
+type Content struct {
+	digest  xxhash.Digest
+	scratch [9]byte
+}
+
+// Begin starts with key and value.
+func (c *Content) Begin(key, value []byte) {
+	c.digest.Reset()
+	c.part(key)
+	c.part(value)
+}
+
+// Header adds a header. A nil value differs from an empty one.
+func (c *Content) Header(name, value []byte) {
+	c.part(name)
+	c.part(value)
+}
+
+// Number adds a number, where the content is more than a record.
+func (c *Content) Number(n uint64) {
+	binary.BigEndian.PutUint64(c.scratch[:8], n)
+	_, _ = c.digest.Write(c.scratch[:8]) // never fails
+}
+
+// Sum is the hash of all since Begin.
+func (c *Content) Sum() uint64 { return c.digest.Sum64() }
+
+func (c *Content) part(b []byte) {
+	c.scratch[0] = 1
+	if b == nil {
+		c.scratch[0] = 0
+	}
+	binary.BigEndian.PutUint64(c.scratch[1:], uint64(len(b)))
+	_, _ = c.digest.Write(c.scratch[:]) // never fails
+	_, _ = c.digest.Write(b)
+}

@@ -1,0 +1,106 @@
+package dedupe
+
+import "sort"
+
+const (
+	mergeRuns = 4 // of a class become one of the next class
+	// topClass runs aren't merged any more: 256 Ki entries, 10 MiB.
+	topClass = 3
+	// maxMerged bounds the entries of a merge: twice what a run of the top class has.
+	maxMerged = 512 << 10
+)
+
+// class is the size class of a run: 4 Ki entries, 16 Ki, 64 Ki, 256 Ki.
+func (r *Run) class() int {
+	c := 0
+	for limit := 2 * FlushEntries; c < topClass && r.Count >= limit; limit *= mergeRuns {
+		c++
+	}
+	return c
+}
+
+// Merge makes one run of several, without what has expired, or drops expired runs:
+// BeginMerge under the lock, Build without it, then the owner stores the new run and removes
+// those that it replaces, in one transaction, then CommitMerge under the lock. There is one at a time.
+type Merge struct {
+	// Replaces are the runs that go, neighbours and oldest first.
+	Replaces []*Run
+	edge     edge
+}
+
+// BeginMerge finds runs that should become one, or are expired. Ask it again
+// after each. nil: there are none.
+func (s *State) BeginMerge() *Merge {
+	// Judged by what is covered, which is never taken back.
+	edge := s.cfg.edge(s.coveredNewest, s.coveredTotal, min(s.start, s.covered))
+	m := &Merge{edge: edge}
+	live := sort.Search(len(s.runs), func(i int) bool { return edge.liveRun(s.runs[i]) })
+	if live > 0 {
+		m.Replaces = s.runs[:live]
+	} else if from, to := mergeable(s.runs); to > from {
+		m.Replaces = s.runs[from:to]
+	} else {
+		return nil
+	}
+	s.merging = m
+	return m
+}
+
+// mergeable finds the neighbours to merge: at least four of a class, or below. The smallest
+// class comes first.
+func mergeable(runs []*Run) (from, to int) {
+	for c := range topClass {
+		for from := 0; from < len(runs); from++ {
+			to, count := from, 0
+			for to < len(runs) && runs[to].class() <= c && count+runs[to].Count <= maxMerged &&
+				runs[to].Next-runs[from].First <= maxSpan/2 && runs[to].nextOrdinal-runs[from].firstOrdinal < 1<<31 {
+				count += runs[to].Count
+				to++
+			}
+			if to-from >= mergeRuns {
+				return from, to
+			}
+		}
+	}
+	return 0, 0
+}
+
+// Build makes the bytes of the run that takes the place of the others; nil: nothing of
+// them is live. Call it without the lock. The error is read's or a *CorruptError.
+func (m *Merge) Build(read Reader) (run []byte, err error) {
+	var entries []Entry
+	for _, r := range m.Replaces {
+		if !m.edge.liveRun(r) {
+			continue
+		}
+		b, err := read(r)
+		if err != nil {
+			return nil, err
+		}
+		if err := r.each(b, func(e Entry) {
+			if m.edge.live(e) {
+				entries = append(entries, e)
+			}
+		}); err != nil {
+			return nil, err
+		}
+	}
+	return buildRun(m.Replaces[0].First, m.Replaces[len(m.Replaces)-1].Next, entries), nil
+}
+
+// CommitMerge puts the run in the place of those that m replaces; nil: nothing. False: the state
+// was made anew meanwhile, and nothing was changed.
+func (s *State) CommitMerge(m *Merge, run *Run) bool {
+	if s.merging != m {
+		return false
+	}
+	s.merging = nil
+	from := sort.Search(len(s.runs), func(i int) bool { return s.runs[i].First >= m.Replaces[0].First })
+	runs := append([]*Run(nil), s.runs[:from]...)
+	if run != nil {
+		runs = append(runs, run)
+	}
+	s.runs = append(runs, s.runs[from+len(m.Replaces):]...)
+	s.generation++
+	return true
+}

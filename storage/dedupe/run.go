@@ -1,0 +1,201 @@
+package dedupe
+
+import (
+	"bytes"
+	"encoding/binary"
+	"hash/crc32"
+	"math/bits"
+)
+
+// A run holds entries sorted by id, the newest one of each, in bytes that never
+// change (big endian):
+//
+//	 0 version 1
+//	 4 count 4           entries
+//	 8 first 8           the offsets that the run covers: from here …
+//	16 next 8            … to before here
+//	24 first ordinal 8   the smallest of an entry
+//	32 next ordinal 8    above the largest
+//	40 min time 8        ms, the smallest of an entry
+//	48 max time 8        ms, the largest
+//	56 filter size 4     bytes, a multiple of 64
+//	60 filter
+//	   CRC-32C 4         of all before it
+//	   blocks            of 64 entries, the last one of those that are left, each with its CRC-32C 4
+//
+// An entry has 40 bytes:
+//
+//	 0 id 16
+//	16 offset 6          minus first
+//	22 time 6            minus min time
+//	28 ordinal 4         minus first ordinal
+//	32 content 8
+//
+// The checksums let a look-up read a few pages of a run only, and yet trust
+// nothing that it didn't check.
+const (
+	runVersion    = 1
+	runHeaderSize = 60
+	entrySize     = 40
+	blockEntries  = 64
+	blockSize     = blockEntries*entrySize + 4
+	maxRunEntries = 1 << 27
+)
+
+// castagnoli is CRC-32C's table; it is read-only.
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+
+// Run is an immutable sorted set of entries, of which header and filter are in
+// memory (2 bytes an id and about 150). Its methods, and functions on runs, may be called
+// without a lock.
+type Run struct {
+	First, Next      int64 // offsets: it covers [First, Next)
+	Count            int   // of entries
+	Size             int   // bytes, as stored
+	MinTime, MaxTime int64 // ms, of its entries
+
+	firstOrdinal, nextOrdinal int64
+	filter                    filter
+}
+
+// Reader gives the bytes of a run, whole, as they were built. They have to stay
+// what they are until the function that got the Reader returns. Its error ends
+// that function, which returns it as it is.
+type Reader func(r *Run) ([]byte, error)
+
+// OpenRun reads header and filter of a run and copies what it needs; the entries
+// are not read. The error is a *CorruptError.
+func OpenRun(b []byte) (*Run, error) {
+	if len(b) < runHeaderSize || b[0] != runVersion {
+		return nil, corrupt("no run of version %d", runVersion)
+	}
+	u64 := func(at int) int64 { return int64(binary.BigEndian.Uint64(b[at:])) }
+	r := &Run{
+		Count: int(binary.BigEndian.Uint32(b[4:])), Size: len(b),
+		First: u64(8), Next: u64(16), firstOrdinal: u64(24), nextOrdinal: u64(32), MinTime: u64(40), MaxTime: u64(48),
+	}
+	filterSize := int(binary.BigEndian.Uint32(b[56:]))
+	switch {
+	case r.Count < 1 || r.Count > maxRunEntries || filterSize < filterBlock || filterSize%filterBlock != 0 || filterSize > maxFilterSize:
+		return nil, corrupt("run of %d entries with a filter of %d bytes", r.Count, filterSize)
+	case len(b) != runHeaderSize+filterSize+4+blocksSize(r.Count):
+		return nil, corrupt("run of %d entries has %d bytes", r.Count, len(b))
+	}
+	end := runHeaderSize + filterSize
+	if crc32.Checksum(b[:end], castagnoli) != binary.BigEndian.Uint32(b[end:]) {
+		return nil, corrupt("checksum of a run's header")
+	}
+	if r.First < 0 || r.Next <= r.First || r.MinTime < 0 || r.MaxTime < r.MinTime || r.MaxTime > maxTime || r.nextOrdinal <= r.firstOrdinal {
+		return nil, corrupt("header of a run [%d, %d)", r.First, r.Next)
+	}
+	r.filter = bytes.Clone(b[runHeaderSize:end])
+	return r, nil
+}
+
+func blocksSize(count int) int {
+	return count*entrySize + (count+blockEntries-1)/blockEntries*4
+}
+
+// block gives the entries of the i-th block, after checking them.
+func (r *Run) block(b []byte, i int) ([]byte, error) {
+	if len(b) != r.Size {
+		return nil, corrupt("run of %d bytes has %d", r.Size, len(b))
+	}
+	at := runHeaderSize + len(r.filter) + 4 + i*blockSize
+	end := min(at+blockSize, len(b)) - 4
+	if crc32.Checksum(b[at:end], castagnoli) != binary.BigEndian.Uint32(b[end:]) {
+		return nil, corrupt("checksum of block %d of run [%d, %d)", i, r.First, r.Next)
+	}
+	return b[at:end], nil
+}
+
+func (r *Run) blocks() int { return (r.Count + blockEntries - 1) / blockEntries }
+
+func (r *Run) decode(b []byte) Entry {
+	return Entry{
+		ID:      ID(b[:16]),
+		Offset:  r.First + int64(binary.BigEndian.Uint64(b[14:])&maxSpan),
+		Time:    r.MinTime + int64(binary.BigEndian.Uint64(b[20:])&maxSpan),
+		Ordinal: r.firstOrdinal + int64(binary.BigEndian.Uint32(b[28:])),
+		Content: binary.BigEndian.Uint64(b[32:]),
+	}
+}
+
+// find looks the id up in the run's bytes. IDs are spread evenly, so that the
+// first guess is a few blocks off at most.
+func (r *Run) find(b []byte, id ID) (Entry, bool, error) {
+	lo, hi := 0, r.blocks()
+	hit, _ := bits.Mul64(binary.BigEndian.Uint64(id[:8]), uint64(r.Count))
+	guess, step := int(hit)/blockEntries, 1
+	for lo < hi {
+		i := min(max(guess, lo), hi-1)
+		block, err := r.block(b, i)
+		if err != nil {
+			return Entry{}, false, err
+		}
+		switch last := block[len(block)-entrySize:]; {
+		case bytes.Compare(id[:], block[:16]) < 0:
+			hi = i
+			guess = max(i-step, (lo+hi)/2)
+		case bytes.Compare(id[:], last[:16]) > 0:
+			lo = i + 1
+			guess = min(i+step, (lo+hi)/2)
+		default:
+			e, ok := r.findIn(block, id)
+			return e, ok, nil
+		}
+		step *= 2
+	}
+	return Entry{}, false, nil
+}
+
+func (r *Run) findIn(block []byte, id ID) (Entry, bool) {
+	lo, hi := 0, len(block)/entrySize
+	for lo < hi {
+		mid := (lo + hi) / 2
+		switch e := block[mid*entrySize:]; bytes.Compare(e[:16], id[:]) {
+		case 0:
+			return r.decode(e), true
+		case -1:
+			lo = mid + 1
+		default:
+			hi = mid
+		}
+	}
+	return Entry{}, false
+}
+
+// each yields all entries in the order of their ids.
+func (r *Run) each(b []byte, yield func(Entry)) error {
+	for i := range r.blocks() {
+		block, err := r.block(b, i)
+		if err != nil {
+			return err
+		}
+		for ; len(block) > 0; block = block[entrySize:] {
+			yield(r.decode(block))
+		}
+	}
+	return nil
+}
+
+// FindRuns looks for the newest entry of the id in runs, the newest of which is
+// the last, live or not: ask State.Live. read is called for those few runs whose
+// filter doesn't rule the id out. It is pure, and may run without a lock. The error
+// is read's or a *CorruptError.
+func FindRuns(runs []*Run, id ID, read Reader) (e Entry, found bool, err error) {
+	for i := len(runs) - 1; i >= 0; i-- {
+		r := runs[i]
+		if !r.filter.has(&id) {
+			continue
+		}
+		b, err := read(r)
+		if err != nil {
+			return Entry{}, false, err
+		}
+		if e, found, err = r.find(b, id); found || err != nil {
+			return e, found, err
+		}
+	}
+	return Entry{}, false, nil
+}

@@ -1,0 +1,142 @@
+package dedupe
+
+import (
+	"encoding/binary"
+	"hash/crc32"
+)
+
+// A snapshot holds what runs don't tell of the log below an offset (big endian):
+//
+//	 0 version 1
+//	 1 below 8     offset
+//	 9 newest 8    ms, the newest append time below it
+//	17 total 8     the ordinal of the next entry
+//	25 count 4     producers, from the one that has been silent longest
+//	29 producers   each: id 8, epoch 2, before 4, batches 1, then each
+//	               first sequence 4, last sequence 4, base offset 8, next offset 8, time 8
+//	   CRC-32C 4   of all before it
+const (
+	snapshotVersion    = 1
+	snapshotHeaderSize = 29
+	producerHeaderSize = 15
+	sequencedSize      = 32
+)
+
+func appendSnapshot(b []byte, below, newest, total int64, list []*producer) []byte {
+	byLastOffset(list)
+	at := len(b)
+	b = append(b, snapshotVersion)
+	b = binary.BigEndian.AppendUint64(b, uint64(below))
+	b = binary.BigEndian.AppendUint64(b, uint64(newest))
+	b = binary.BigEndian.AppendUint64(b, uint64(total))
+	b = binary.BigEndian.AppendUint32(b, uint32(len(list)))
+	for _, p := range list {
+		b = binary.BigEndian.AppendUint64(b, uint64(p.id))
+		b = binary.BigEndian.AppendUint16(b, uint16(p.epoch))
+		b = binary.BigEndian.AppendUint32(b, p.before)
+		b = append(b, p.n)
+		for _, s := range p.batches[:p.n] {
+			b = binary.BigEndian.AppendUint32(b, uint32(s.first))
+			b = binary.BigEndian.AppendUint32(b, uint32(s.last))
+			b = binary.BigEndian.AppendUint64(b, uint64(s.base))
+			b = binary.BigEndian.AppendUint64(b, uint64(s.next))
+			b = binary.BigEndian.AppendUint64(b, uint64(s.time))
+		}
+	}
+	return binary.BigEndian.AppendUint32(b, crc32.Checksum(b[at:], castagnoli))
+}
+
+type snapshot struct {
+	below, newest, total int64
+	producers            []*producer
+}
+
+func parseSnapshot(b []byte) (*snapshot, error) {
+	if len(b) < snapshotHeaderSize+4 || b[0] != snapshotVersion {
+		return nil, corrupt("no snapshot of version %d", snapshotVersion)
+	}
+	end := len(b) - 4
+	if crc32.Checksum(b[:end], castagnoli) != binary.BigEndian.Uint32(b[end:]) {
+		return nil, corrupt("checksum of a snapshot")
+	}
+	u64 := func(at int) int64 { return int64(binary.BigEndian.Uint64(b[at:])) }
+	s := &snapshot{below: u64(1), newest: u64(9), total: u64(17)}
+	count := int(binary.BigEndian.Uint32(b[25:]))
+	b = b[snapshotHeaderSize:end]
+	if s.below < 0 || s.newest < 0 || s.newest > maxTime || s.total < 0 || count > len(b)/(producerHeaderSize+sequencedSize) {
+		return nil, corrupt("header of a snapshot of %d producers", count)
+	}
+	s.producers = make([]*producer, 0, count)
+	for range count {
+		p, rest := parseProducer(b)
+		if p == nil {
+			return nil, corrupt("producer in a snapshot")
+		}
+		s.producers, b = append(s.producers, p), rest
+	}
+	if len(b) > 0 {
+		return nil, corrupt("%d bytes behind a snapshot's producers", len(b))
+	}
+	return s, nil
+}
+
+// parseProducer takes one producer from b; nil if it isn't one.
+func parseProducer(b []byte) (p *producer, rest []byte) {
+	if len(b) < producerHeaderSize {
+		return nil, nil
+	}
+	p = &producer{
+		id: int64(binary.BigEndian.Uint64(b)), epoch: int16(binary.BigEndian.Uint16(b[8:])),
+		before: binary.BigEndian.Uint32(b[10:]), n: b[14],
+	}
+	b = b[producerHeaderSize:]
+	if p.n < 1 || p.n > RetainedBatches || len(b) < int(p.n)*sequencedSize || p.before > maxBehind {
+		return nil, nil
+	}
+	for i := range p.n {
+		s := sequenced{
+			first: int32(binary.BigEndian.Uint32(b)), last: int32(binary.BigEndian.Uint32(b[4:])),
+			base: int64(binary.BigEndian.Uint64(b[8:])), next: int64(binary.BigEndian.Uint64(b[16:])), time: int64(binary.BigEndian.Uint64(b[24:])),
+		}
+		if s.first < 0 || s.last < 0 || s.base < 0 || s.next <= s.base || s.time < 0 || s.time > maxTime {
+			return nil, nil
+		}
+		p.batches[i], b = s, b[sequencedSize:]
+	}
+	return p, b
+}
+
+// Restore makes the state what snapshot and runs say, and forgets what it knew; the log
+// is noted from covered on then. covered isn't below what the snapshot says, and may be above
+// it, where the log carries nothing in between. Without runs the snapshot may be nil: all
+// that is below covered is unknown then. On an error, a *CorruptError, the state is empty, with covered
+// 0: note the log from its start.
+func (s *State) Restore(covered int64, snapshotBytes []byte, runs []*Run) error {
+	*s = State{cfg: s.cfg, start: s.start, producers: producers{max: s.producers.max}, generation: s.generation + 1, evictedEarly: s.evictedEarly}
+	snap := &snapshot{}
+	if snapshotBytes != nil {
+		var err error
+		if snap, err = parseSnapshot(snapshotBytes); err != nil {
+			return err
+		}
+	}
+	end, ordinal := int64(0), int64(0)
+	for _, r := range runs {
+		if r.First < end || r.firstOrdinal < ordinal {
+			return corrupt("run [%d, %d) after offset %d", r.First, r.Next, end)
+		}
+		end, ordinal = r.Next, r.nextOrdinal
+	}
+	if end > snap.below || ordinal > snap.total || snap.below > covered {
+		return corrupt("runs up to %d, snapshot at %d, covered %d", end, snap.below, covered)
+	}
+	for _, p := range snap.producers {
+		if s.producers.get(p.id) == nil {
+			s.producers.set(p)
+		}
+	}
+	s.runs = append([]*Run(nil), runs...)
+	s.next, s.newest, s.total = covered, snap.newest, snap.total
+	s.covered, s.coveredNewest, s.coveredTotal = covered, snap.newest, snap.total
+	return nil
+}

@@ -1,0 +1,210 @@
+package dedupe
+
+import "sort"
+
+// State is what is remembered of one log. Its methods touch memory only, and
+// the log's mutex guards all of them.
+type State struct {
+	cfg   Config
+	start int64 // the log start offset
+
+	// next is above all that was noted: what lies below it is known. newest is
+	// the newest append time, total the ordinal that the next entry gets.
+	next, newest, total int64
+
+	runs      []*Run // ascending and without overlap, below covered; the slice is never written to
+	tail      tail
+	producers producers
+	// journal has a mark for each batch since covered that changed what the tail doesn't tell.
+	journal []mark
+
+	// Below covered all is in the runs and the stored snapshot. What newest and
+	// total were there.
+	covered, coveredNewest, coveredTotal int64
+
+	generation   uint64
+	flushing     *Flush // nil: none, or it was overtaken
+	merging      *Merge
+	evictedEarly uint64
+}
+
+// mark is what a batch changed apart from the tail.
+type mark struct {
+	next int64 // offset behind the batch
+	time int64 // what newest was after it
+	change
+}
+
+// New is the state of an empty log that begins at 0.
+func New(cfg Config) *State {
+	return &State{cfg: cfg, producers: producers{max: MaxProducers}}
+}
+
+// Configure changes the windows. What the old ones have let go doesn't come back.
+func (s *State) Configure(cfg Config) {
+	if s.cfg != cfg {
+		s.cfg = cfg
+		s.generation++
+	}
+}
+
+// SetStart tells the log start offset; it never goes back.
+func (s *State) SetStart(offset int64) { s.start = max(s.start, offset) }
+
+// Next is the offset below which all is known: Note does nothing below it.
+func (s *State) Next() int64 { return s.next }
+
+// Covered is the offset below which runs and the stored snapshot know all.
+// Truncate can't go below it.
+func (s *State) Covered() int64 { return s.covered }
+
+// Newest is the newest append time of the log, ms; 0: none yet.
+func (s *State) Newest() int64 { return s.newest }
+
+// Generation changes whenever the runs do, or something was taken back: what
+// was found in runs before holds as long as it stays the same.
+func (s *State) Generation() uint64 { return s.generation }
+
+// Note takes the facts of a batch that the log got or has, without judging them
+// (I10). Batches come in the order of their offsets, and those that carry nothing may be left
+// out. What is below Next is known and changes nothing, so that a batch may be noted
+// again, and one that begins below is noted from there on.
+func (s *State) Note(b *Batch) {
+	if b.Next <= s.next {
+		return
+	}
+	time := s.newest
+	if b.Time != NoTime {
+		time = max(time, min(b.Time, maxTime))
+	}
+	traced := s.noteMessages(b, time)
+	if b.Producer.ID != NoProducer {
+		was := s.producer(b.Producer.ID)
+		c := s.producers.set(was.with(b.Producer, b.Base, b.Next, time))
+		s.journal = append(s.journal, mark{next: b.Next, time: time, change: c})
+	} else if !traced && time > s.newest {
+		s.journal = append(s.journal, mark{next: b.Next, time: time})
+	}
+	s.newest, s.next = time, b.Next
+}
+
+func (s *State) noteMessages(b *Batch, time int64) (any bool) {
+	if s.cfg.Age == 0 {
+		return false
+	}
+	for from, i := s.next, 0; i < len(b.Messages); i++ {
+		m := &b.Messages[i]
+		offset := b.Base + int64(m.Delta)
+		if offset < from || offset >= b.Next {
+			continue
+		}
+		from = offset + 1
+		if len(s.tail.entries) == 0 {
+			s.tail.first = s.total
+		}
+		s.tail.push(tailEntry{id: m.ID, offset: offset, time: time, content: m.Content})
+		s.total++
+		any = true
+	}
+	if any && s.cfg.Count >= 0 && s.total > s.cfg.Count {
+		s.countEvicted(len(b.Messages), time)
+	}
+	return any
+}
+
+// producer is what is known of a producer; nil if it is forgotten.
+func (s *State) producer(id int64) *producer {
+	p := s.producers.get(id)
+	if p == nil || s.cfg.producerEdge(s.newest) > p.newest().time {
+		return nil
+	}
+	return p
+}
+
+// Check judges an append of an idempotent producer (I3). Errors: *GapError,
+// *FencedError, ErrUnknownProducer.
+func (s *State) Check(p Producer) (Verdict, error) { return s.producer(p.ID).check(p) }
+
+// FindTail gives the newest entry of the id if it is in the tail, live or not; it is newer than what
+// runs have of the id.
+func (s *State) FindTail(id ID) (Entry, bool) { return s.tail.find(id) }
+
+// Live tells whether an id's newest entry is in the window now.
+func (s *State) Live(e Entry) bool { return s.edge().live(e) }
+
+// LiveRuns are those runs that have entries in the window, oldest first, for FindRuns. They
+// hold as long as Generation stays the same. The slice may not be written to.
+func (s *State) LiveRuns() []*Run {
+	edge := s.edge()
+	return s.runs[sort.Search(len(s.runs), func(i int) bool { return edge.liveRun(s.runs[i]) }):]
+}
+
+// Runs are all runs, oldest first. The slice may not be written to.
+func (s *State) Runs() []*Run { return s.runs }
+
+// Find looks for a live entry in tail and runs. It calls read, under the lock
+// then: without it take FindTail and LiveRuns under the lock, FindRuns, then Live if
+// Generation is the same.
+func (s *State) Find(id ID, read Reader) (e Entry, found bool, err error) {
+	e, found = s.tail.find(id)
+	if !found {
+		e, found, err = FindRuns(s.LiveRuns(), id, read)
+	}
+	if !found || err != nil || !s.Live(e) {
+		return Entry{}, false, err
+	}
+	return e, true, nil
+}
+
+// Truncate takes back all that was noted of batches that reach above offset,
+// because they were cut from the log or never written. False: offset is below Covered
+// and nothing was done; then the state has to be made anew (see View.Export: what no log can
+// tell, then the log's batches).
+func (s *State) Truncate(offset int64) bool {
+	if offset < s.covered {
+		return false
+	}
+	if offset >= s.next {
+		return true
+	}
+	for n := len(s.journal); n > 0 && s.journal[n-1].next > offset; n-- {
+		s.producers.undo(s.journal[n-1].change)
+		s.journal[n-1] = mark{}
+		s.journal = s.journal[:n-1]
+	}
+	for n := len(s.tail.entries); n > 0 && s.tail.entries[n-1].offset >= offset; n-- {
+		s.tail.pop()
+		s.total--
+	}
+	s.next, s.newest = offset, s.newestAt(offset)
+	if s.flushing != nil && offset < s.flushing.Below {
+		s.flushing = nil
+	}
+	s.generation++
+	return true
+}
+
+// newestAt is the newest append time of the log up to offset, which isn't below covered.
+func (s *State) newestAt(offset int64) int64 {
+	newest := s.coveredNewest
+	if i := s.tail.below(offset); i > 0 {
+		newest = max(newest, s.tail.entries[i-1].time)
+	}
+	if i := s.marksBelow(offset); i > 0 {
+		newest = max(newest, s.journal[i-1].time)
+	}
+	return newest
+}
+
+// marksBelow is the number of marks of batches that end at offset or below.
+func (s *State) marksBelow(offset int64) int {
+	return sort.Search(len(s.journal), func(i int) bool { return s.journal[i].next > offset })
+}
+
+// totalAt is the ordinal of the first entry at or above offset, which isn't below covered.
+func (s *State) totalAt(offset int64) int64 {
+	if len(s.tail.entries) == 0 {
+		return s.total
+	}
+	return s.tail.first + int64(s.tail.below(offset))
+}

@@ -1,0 +1,121 @@
+package dedupe
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+)
+
+func batchOf(base, time int64, ids ...string) *Batch {
+	b := &Batch{Base: base, Next: base + int64(len(ids)), Time: time, Producer: Producer{ID: NoProducer}}
+	for i, id := range ids {
+		b.Messages = append(b.Messages, Message{ID: IDOf([]byte(id)), Content: uint64(len(id)), Delta: int32(i)})
+	}
+	return b
+}
+
+func (s *State) has(t *testing.T, id string, want int64) {
+	t.Helper()
+	e, found, err := s.Find(IDOf([]byte(id)), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !found {
+		e.Offset = -1
+	}
+	if e.Offset != want {
+		t.Errorf("id %s is at %d, want %d", id, e.Offset, want)
+	}
+}
+
+func TestD2_TheLogsTimeRulesTheWindow(t *testing.T) {
+	s := New(Config{Age: 100, Count: -1})
+	s.Note(batchOf(0, 1000, "a"))
+	s.Note(batchOf(1, 1099, "b"))
+	s.has(t, "a", 0)
+	s.Note(batchOf(2, 50, "c")) // a clock that went back
+	s.has(t, "a", 0)
+	s.Note(batchOf(3, 1100, "d"))
+	s.has(t, "a", -1)
+	s.has(t, "b", 1)
+	s.has(t, "c", 2)
+	if !s.Truncate(3) {
+		t.Fatal("can't be truncated to 3")
+	}
+	s.has(t, "a", 0)
+	s.has(t, "d", -1)
+}
+
+func TestD4_TheNewestOfACountAreLive(t *testing.T) {
+	s := New(Config{Age: -1, Count: 2})
+	for i := range 5 {
+		s.Note(batchOf(int64(i), int64(i), fmt.Sprint(i)))
+	}
+	s.has(t, "2", -1)
+	s.has(t, "3", 3)
+	if f := s.Figures(); f.EvictedEarly != 3 || f.IDs != 2 || f.Oldest != 3 || f.Newest != 4 {
+		t.Errorf("figures are %+v", f)
+	}
+}
+
+func TestI3_SequenceNumbers(t *testing.T) {
+	const top = maxSequence
+	s := New(Config{Age: -1, Count: -1})
+	next := int64(0)
+	note := func(epoch int16, sequence, count int32) {
+		s.Note(&Batch{Base: next, Next: next + int64(count), Time: next, Producer: Producer{ID: 7, Epoch: epoch, Sequence: sequence, Count: count}})
+		next += int64(count)
+	}
+	check := func(epoch int16, sequence, count int32) string {
+		v, err := s.Check(Producer{ID: 7, Epoch: epoch, Sequence: sequence, Count: count})
+		var gap *GapError
+		var fenced *FencedError
+		switch {
+		case errors.As(err, &gap):
+			return fmt.Sprint("gap ", gap.Expected)
+		case errors.As(err, &fenced):
+			return fmt.Sprint("fenced ", fenced.Current)
+		case errors.Is(err, ErrUnknownProducer):
+			return "unknown"
+		case v.Duplicate:
+			return fmt.Sprint("duplicate ", v.Base, " ", v.Next)
+		}
+		return "new"
+	}
+	is := func(got, want string) {
+		t.Helper()
+		if got != want {
+			t.Errorf("got %q, want %q", got, want)
+		}
+	}
+	is(check(0, 1, 1), "unknown")
+	is(check(0, 0, 1), "new")
+	note(0, 0, 3)
+	is(check(0, 0, 3), "duplicate 0 3")
+	is(check(0, 0, 2), "gap 3")
+	is(check(0, 3, 1), "new")
+	is(check(0, 4, 1), "gap 3")
+	is(check(0, top, 1), "gap 3") // never written: no duplicate
+	for i := range int32(6) {
+		note(0, 3+i, 1)
+	}
+	is(check(0, 0, 3), "duplicate -1 -1")
+	is(check(0, 3, 1), "duplicate -1 -1")
+	is(check(0, 4, 1), "duplicate 4 5")
+	is(check(0, 2, 3), "gap 9")
+	is(check(1, 9, 1), "gap 0")
+	is(check(1, 0, 1), "new")
+	note(1, 0, 1)
+	is(check(0, 9, 1), "fenced 1")
+	is(check(1, 0, 1), "duplicate 9 10")
+	// Over the wrap, inside a batch and between two.
+	note(2, top-1, 4)
+	is(check(2, 1, 1), "gap 2")
+	is(check(2, 2, 1), "new")
+	is(check(2, top-1, 4), "duplicate 10 14")
+	note(3, top, 1)
+	is(check(3, 0, 1), "new")
+	is(check(3, top, 1), "duplicate 14 15")
+	s.Truncate(9)
+	is(check(0, 9, 1), "new")
+}

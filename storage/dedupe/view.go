@@ -1,0 +1,94 @@
+package dedupe
+
+import (
+	"crypto/sha256"
+	"encoding/binary"
+	"slices"
+)
+
+// View is a State as it was at a moment. It never changes; its methods may be
+// called without the lock. They read runs: their errors are read's or a *CorruptError.
+type View struct {
+	edge                         edge
+	covered, next, newest, total int64
+	runs                         []*Run
+	tail                         []Entry
+	producers                    []*producer
+}
+
+// View copies the tail and lists the producers.
+func (s *State) View() *View {
+	v := &View{edge: s.edge(), covered: s.covered, next: s.next, newest: s.newest, total: s.total, runs: s.runs}
+	v.tail = make([]Entry, len(s.tail.entries))
+	for i := range v.tail {
+		v.tail[i] = s.tail.entry(i)
+	}
+	forgotten := s.cfg.producerEdge(s.newest)
+	for n := s.producers.oldest; n != nil; n = n.newer {
+		if n.producer.newest().time >= forgotten {
+			v.producers = append(v.producers, n.producer)
+		}
+	}
+	return v
+}
+
+// Entries are the live ones, in offset order: each id's newest.
+func (v *View) Entries(read Reader) ([]Entry, error) {
+	newest := map[ID]Entry{}
+	note := func(e Entry) {
+		if was, ok := newest[e.ID]; !ok || was.Offset < e.Offset {
+			newest[e.ID] = e
+		}
+	}
+	for _, r := range v.runs {
+		b, err := read(r)
+		if err != nil {
+			return nil, err
+		}
+		if err := r.each(b, note); err != nil {
+			return nil, err
+		}
+	}
+	for _, e := range v.tail {
+		note(e)
+	}
+	var live []Entry
+	for _, e := range newest {
+		if v.edge.live(e) {
+			live = append(live, e)
+		}
+	}
+	slices.SortFunc(live, func(a, b Entry) int {
+		if a.Offset < b.Offset {
+			return -1
+		}
+		return 1
+	})
+	return live, nil
+}
+
+// Digest is a hash of all that is live: entries, producers with their epoch and last
+// batches, and the newest append time. Two states of the same content have the same one, whatever of it
+// is in runs (V29).
+func (v *View) Digest(read Reader) ([32]byte, error) {
+	entries, err := v.Entries(read)
+	if err != nil {
+		return [32]byte{}, err
+	}
+	h := sha256.New()
+	var b []byte
+	for _, e := range entries {
+		b = append(b[:0], e.ID[:]...)
+		b = binary.BigEndian.AppendUint64(b, uint64(e.Offset))
+		b = binary.BigEndian.AppendUint64(b, uint64(e.Time))
+		h.Write(binary.BigEndian.AppendUint64(b, e.Content))
+	}
+	list := slices.Clone(v.producers)
+	for i, p := range list {
+		same := *p
+		same.before = 0 // how much is known of it depends on where the log began
+		list[i] = &same
+	}
+	h.Write(appendSnapshot(nil, 0, v.newest, 0, list))
+	return [32]byte(h.Sum(nil)), nil
+}
