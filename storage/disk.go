@@ -64,6 +64,12 @@ type logIndex interface {
 	// settle returns when all that was noted of the log is durable; at once if it is.
 	settle(id PartitionID) error
 	drop(id PartitionID) error
+	// noteDedupe, dedupeState, viewRuns and copyRun keep what is remembered of ids and
+	// producers (index_dedupe.go).
+	noteDedupe(id PartitionID, make func(*logMeta) (dedupeNote, bool))
+	dedupeState(id PartitionID) []byte
+	viewRuns(id PartitionID, read func(get func(runKey) []byte)) (done bool)
+	copyRun(id PartitionID, k runKey) []byte
 }
 
 func newDisk(fs vfs.FS, dir string, index logIndex, opts Options) *disk {

@@ -68,6 +68,10 @@ type logMeta struct {
 	Damage        []damage // ranges of offsets that are known to be unreadable
 	Resetting     bool     // whatever files there are belong to the log before ResetTo
 	Lossy         bool     // the log lost something, and the controller wasn't told yet
+	// Covered: what is remembered of the marked batches below it is in the state entry
+	// and the runs. Remembers: there is such an entry.
+	Covered   int64
+	Remembers bool
 }
 
 // segmentMeta is what is worth knowing of a segment without reading it.
@@ -279,6 +283,12 @@ func (ix *index) settle(id PartitionID) error {
 
 // change applies change to the meta in the dirty layer, which it returns.
 func (ix *index) change(id PartitionID, change func(*logMeta)) *layer {
+	return ix.changeNoted(id, func(_ *layer, n *noted) { change(n.meta) })
+}
+
+// changeNoted applies change to what the dirty layer, which it returns, has of the
+// log: with its meta.
+func (ix *index) changeNoted(id PartitionID, change func(*layer, *noted)) *layer {
 	var stored logMeta
 	var asOf uint64
 	read := false
@@ -304,8 +314,8 @@ func (ix *index) change(id PartitionID, change func(*logMeta)) *layer {
 			read = true
 			continue
 		}
-		change(n.meta)
 		l := ix.dirty
+		change(l, n)
 		ix.mu.Unlock()
 		return l
 	}

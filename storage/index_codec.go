@@ -20,6 +20,12 @@ import (
 //	bucket "time"
 //	  entry           topic 16 | partition 4 |  offset uvarint 1-10 | CRC32C 4
 //	                  max timestamp 8
+//	bucket "ids"
+//	  run             class 1 | topic 16 |      a run of message ids, see dedupe.Run
+//	                  partition 4 |             | CRC32C 4
+//	                  first offset 8
+//	bucket "producers"
+//	  log             topic 16 | partition 4    see appendDedupeState | CRC32C 4
 //
 // A timestamp's sign bit is flipped so that keys sort as the numbers do. The
 // CRC32C covers the bucket's first letter, the key and the value before it: a
@@ -36,12 +42,20 @@ var (
 	bucketMeta   = []byte("meta")
 	bucketOffset = []byte("offset")
 	bucketTime   = []byte("time")
+	// Since version 3 of the meta entry; a file without them gets them at open.
+	bucketIDs       = []byte("ids")
+	bucketProducers = []byte("producers")
 
 	keyGeneration = []byte("generation")
 )
 
 // indexBuckets are the buckets of an index file.
-func indexBuckets() [][]byte { return [][]byte{bucketStore, bucketMeta, bucketOffset, bucketTime} }
+func indexBuckets() [][]byte {
+	return [][]byte{bucketStore, bucketMeta, bucketOffset, bucketTime, bucketIDs, bucketProducers}
+}
+
+// firstBuckets are those that every index file has had from the first version on.
+func firstBuckets() [][]byte { return indexBuckets()[:4] }
 
 // errEntryDamaged: an index value is not what was written under its key.
 var errEntryDamaged = errors.New("storage: damaged index entry")
@@ -139,17 +153,18 @@ func parseGeneration(value []byte) (uint64, error) {
 }
 
 const (
-	metaVersion = 2
+	metaVersion = 3
 	// flags
 	metaLossy     = 1
 	metaResetting = 2
+	metaRemembers = 4
 )
 
 // appendMeta encodes a log's meta:
 //
-//	version u8 1 (= 2) | flags u8 1 (bit 0: lossy, 1: resetting)
+//	version u8 1 (= 3) | flags u8 1 (bit 0: lossy, 1: resetting, 2: remembers)
 //	start varint | flushed varint | high watermark varint
-//	cleaned varint | horizon varint
+//	cleaned varint | horizon varint | covered varint
 //	epoch count uvarint   | { epoch varint | start offset varint }*
 //	segment count uvarint | { base - previous base varint | size varint |
 //	                          max timestamp varint | first append varint |
@@ -166,8 +181,11 @@ func appendMeta(dst, key []byte, m *logMeta) []byte {
 	if m.Resetting {
 		flags |= metaResetting
 	}
+	if m.Remembers {
+		flags |= metaRemembers
+	}
 	dst = append(dst, metaVersion, flags)
-	dst = appendVarints(dst, m.Start, m.Flushed, m.HighWatermark, m.Cleaned, m.Horizon)
+	dst = appendVarints(dst, m.Start, m.Flushed, m.HighWatermark, m.Cleaned, m.Horizon, m.Covered)
 	dst = binary.AppendUvarint(dst, uint64(len(m.Epochs)))
 	for _, e := range m.Epochs {
 		dst = appendVarints(dst, int64(e.Epoch), e.StartOffset)
@@ -189,13 +207,17 @@ func appendMeta(dst, key []byte, m *logMeta) []byte {
 
 func parseMeta(key, value []byte) (logMeta, error) {
 	payload, err := unseal(bucketMeta, key, value)
-	if err != nil || len(key) != logKeySize || len(payload) < 2 || payload[0] < 1 || payload[0] > metaVersion || payload[1]&^(metaLossy|metaResetting) != 0 {
+	if err != nil || len(key) != logKeySize || len(payload) < 2 || payload[0] < 1 || payload[0] > metaVersion || payload[1]&^(metaLossy|metaResetting|metaRemembers) != 0 {
 		return logMeta{}, errEntryDamaged
 	}
 	f := fields{rest: payload[2:]}
-	m := logMeta{Lossy: payload[1]&metaLossy != 0, Resetting: payload[1]&metaResetting != 0, Start: f.number(), Flushed: f.number(), HighWatermark: f.number()}
+	m := logMeta{Lossy: payload[1]&metaLossy != 0, Resetting: payload[1]&metaResetting != 0, Remembers: payload[1]&metaRemembers != 0,
+		Start: f.number(), Flushed: f.number(), HighWatermark: f.number()}
 	if payload[0] > 1 {
 		m.Cleaned, m.Horizon = f.number(), f.number()
+	}
+	if m.Covered = m.Flushed; payload[0] > 2 { // who wrote the versions before marked no batch
+		m.Covered = f.number()
 	}
 	if n := f.count(2); n > 0 {
 		m.Epochs = make([]EpochEntry, n)

@@ -110,7 +110,7 @@ func (ix *index) writeOldest() error {
 		ix.commits++
 	case outOfSpace(err): // who waits hears of it, and the next write begins with it
 		err = ErrDiskNearlyFull
-		ix.inWrite = &layer{logs: l.logs, entries: l.entries, written: make(chan struct{})}
+		ix.inWrite = &layer{logs: l.logs, entries: l.entries, runBytes: l.runBytes, written: make(chan struct{})}
 	default:
 		err = &FailedError{Cause: fmt.Errorf("index: %w", err)}
 		ix.err = err // look-ups still find the layer in inWrite
@@ -145,7 +145,7 @@ func (ix *index) write(l *layer) (err error) {
 	})
 	for whole := false; !whole; {
 		err := ix.db.Update(func(tx *bbolt.Tx) error {
-			w := indexWriter{meta: tx.Bucket(bucketMeta), offset: tx.Bucket(bucketOffset), time: tx.Bucket(bucketTime), deletesLeft: maxDeletesPerTx}
+			w := indexWriter{meta: tx.Bucket(bucketMeta), offset: tx.Bucket(bucketOffset), time: tx.Bucket(bucketTime), ids: tx.Bucket(bucketIDs), producers: tx.Bucket(bucketProducers), deletesLeft: maxDeletesPerTx}
 			w.meta.FillPercent, w.offset.FillPercent, w.time.FillPercent = indexFillPercent, indexFillPercent, indexFillPercent
 			for _, id := range ids {
 				if err := w.delete(id, l.logs[id]); err != nil {
@@ -189,6 +189,7 @@ func cmpOr(a, b int) int {
 // indexWriter applies notes within one transaction.
 type indexWriter struct {
 	meta, offset, time *bbolt.Bucket
+	ids, producers     *bbolt.Bucket
 	deletesLeft        int
 	key, value         []byte
 }
@@ -203,7 +204,12 @@ func (w *indexWriter) delete(id PartitionID, n *noted) error {
 			}
 		}
 		all := func(_, _ []byte) bool { return true }
-		return errors.Join(w.deleteForward(w.offset, prefix, prefix, all), w.deleteForward(w.time, prefix, prefix, all))
+		return errors.Join(w.deleteForward(w.offset, prefix, prefix, all), w.deleteForward(w.time, prefix, prefix, all), w.deleteDedupe(id))
+	}
+	if n.dedupe.dropped {
+		if err := w.deleteDedupe(id); err != nil {
+			return err
+		}
 	}
 	if n.truncatedTo < maxInt64 {
 		err := w.deleteForward(w.offset, prefix, appendOffsetKey(nil, id, n.truncatedTo), func(_, _ []byte) bool { return true })
@@ -282,7 +288,10 @@ func (w *indexWriter) put(id PartitionID, n *noted) (changed bool, err error) {
 			return false, err
 		}
 	}
-	changed = len(n.offsets)+len(n.times) > 0
+	if changed, err = w.putDedupe(id, &n.dedupe); err != nil {
+		return false, err
+	}
+	changed = changed || len(n.offsets)+len(n.times) > 0
 	if n.meta == nil {
 		return changed, nil
 	}

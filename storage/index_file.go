@@ -92,6 +92,11 @@ func openIndex(cfg indexConfig) (ix *index, stored uint64, rebuilt bool, err err
 		return nil, 0, false, err
 	}
 	if !rebuilt {
+		if facts.older {
+			if err := addBuckets(db); err != nil {
+				return nil, 0, false, errors.Join(err, db.Close())
+			}
+		}
 		stored = facts.generation
 		if rebuilt, err = removeDamaged(db, facts.damaged); err != nil {
 			return nil, 0, false, errors.Join(err, db.Close())

@@ -13,10 +13,11 @@ const maxNotedEntries = 256 << 10
 
 // layer is what goes into one transaction.
 type layer struct {
-	logs    map[PartitionID]*noted
-	entries int           // offset and time entries over all logs
-	written chan struct{} // closed when err is final and, if nil, the layer durable
-	err     error         // valid after written is closed
+	logs     map[PartitionID]*noted
+	entries  int           // offset and time entries over all logs
+	runBytes int           // of runs of message ids
+	written  chan struct{} // closed when err is final and, if nil, the layer durable
+	err      error         // valid after written is closed
 }
 
 // noted is what a layer holds of one log. Applied to the state below it, in this
@@ -31,6 +32,7 @@ type noted struct {
 	offsets      []indexEntry // ascending by Offset
 	renoted      bool         // some of offsets may lie below entries of the layers below
 	times        []timeEntry  // ascending by MaxTimestamp and Offset
+	dedupe       dedupeNote
 }
 
 // span is a range of offsets [from, to).

@@ -101,14 +101,7 @@ func createIndex(cfg indexConfig, damaged string) (saved int, err error) {
 	if err != nil {
 		return 0, err
 	}
-	err = db.Update(func(tx *bbolt.Tx) error {
-		for _, name := range indexBuckets() {
-			if _, err := tx.CreateBucket(name); err != nil {
-				return err
-			}
-		}
-		return nil
-	})
+	err = addBuckets(db)
 	if err == nil && damaged != "" {
 		saved, err = saveEntries(cfg, filepath.Join(cfg.dir, damaged), db)
 	}
@@ -121,6 +114,22 @@ func createIndex(cfg indexConfig, damaged string) (saved int, err error) {
 		return 0, fmt.Errorf("storage: new index: %w", err)
 	}
 	return saved, installIndex(cfg.dir)
+}
+
+// addBuckets makes the buckets that the file lacks.
+func addBuckets(db *bbolt.DB) error {
+	err := db.Update(func(tx *bbolt.Tx) error {
+		for _, name := range indexBuckets() {
+			if _, err := tx.CreateBucketIfNotExists(name); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("storage: index: %w", err)
+	}
+	return nil
 }
 
 // saveEntries copies the whole entries of a damaged index file, so that one bad
@@ -137,17 +146,21 @@ func saveEntries(cfg indexConfig, path string, to *bbolt.DB) (saved int, err err
 	if err != nil || checkGeneration(facts.generation, cfg.generation) != nil {
 		return 0, nil // nothing to be had
 	}
-	const perTransaction = 10_000
+	const perTransaction, bytesPerTransaction = 10_000, 16 << 20
 	tx, err := to.Begin(true)
 	if err != nil {
 		return 0, err
 	}
 	defer func() { _ = tx.Rollback() }() // of the last one, if it wasn't committed
+	count, size := 0, 0                  // of the transaction
 	_, err = walkIndexFile(path, func(bucket, key, value []byte) error {
 		if bytes.Equal(bucket, bucketStore) {
 			return nil
 		}
-		if saved++; saved%perTransaction == 0 {
+		saved++
+		count, size = count+1, size+len(value)
+		if count >= perTransaction || size >= bytesPerTransaction {
+			count, size = 0, 0
 			if err := tx.Commit(); err != nil {
 				return err
 			}

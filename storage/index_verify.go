@@ -61,6 +61,7 @@ type indexFacts struct {
 	generation uint64
 	pages      uint64
 	freePages  uint64
+	older      bool // some of today's buckets are missing
 	damaged    []damagedEntry
 }
 
@@ -138,11 +139,12 @@ func (w *indexWalk) run() error {
 	if err != nil || w.keep != nil {
 		return err
 	}
-	for _, name := range indexBuckets() {
+	for _, name := range firstBuckets() {
 		if !buckets[string(name)] {
 			return w.bad(root, "bucket %q is missing", name)
 		}
 	}
+	w.facts.older = len(buckets) < len(indexBuckets())
 	w.facts.pages, w.facts.freePages = w.pages, w.pages-w.count
 	return w.freelist()
 }
@@ -242,7 +244,7 @@ func (w *indexWalk) mark(from, to uint64) bool {
 	return true
 }
 
-// bucket walks one of the four buckets.
+// bucket walks one of the buckets.
 func (w *indexWalk) bucket(page uint64, name, value []byte) error {
 	visit := func(page uint64, flags uint32, key, value []byte) error {
 		if flags != 0 {
@@ -277,6 +279,8 @@ func (w *indexWalk) entry(page uint64, bucket, key, value []byte) error {
 		_, err = parseOffsetEntry(key, value)
 	case "time":
 		_, err = parseTimeEntry(key, value)
+	case "ids", "producers":
+		_, err = unseal(bucket, key, value)
 	}
 	switch {
 	case w.keep != nil && err == nil:

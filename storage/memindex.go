@@ -1,6 +1,8 @@
 package storage
 
 import (
+	"bytes"
+	"maps"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -29,6 +31,8 @@ type memIndexed struct {
 	meta    *logMeta
 	offsets []indexEntry
 	times   []timeEntry
+	state   []byte            // of ids and producers; never changed, only replaced
+	runs    map[runKey][]byte // the same holds for each
 }
 
 func newMemoryIndex(save func(map[PartitionID]*memIndexed) error) *memIndex {
@@ -38,7 +42,7 @@ func newMemoryIndex(save func(map[PartitionID]*memIndexed) error) *memIndex {
 func cloneIndexed(logs map[PartitionID]*memIndexed) map[PartitionID]*memIndexed {
 	c := map[PartitionID]*memIndexed{}
 	for id, l := range logs {
-		n := &memIndexed{offsets: slices.Clone(l.offsets), times: slices.Clone(l.times)}
+		n := &memIndexed{offsets: slices.Clone(l.offsets), times: slices.Clone(l.times), state: l.state, runs: maps.Clone(l.runs)}
 		if l.meta != nil {
 			m := l.meta.clone()
 			n.meta = &m
@@ -156,6 +160,56 @@ func (ix *memIndex) update(id PartitionID, change func(*logMeta)) {
 func (ix *memIndex) updateNow(id PartitionID, change func(*logMeta)) error {
 	ix.update(id, change)
 	return ix.flush()
+}
+
+func (ix *memIndex) noteDedupe(id PartitionID, make func(*logMeta) (dedupeNote, bool)) {
+	ix.mu.Lock()
+	defer ix.mu.Unlock()
+	l := ix.log(id)
+	if l.meta == nil {
+		l.meta = &logMeta{}
+	}
+	note, ok := make(l.meta)
+	if !ok {
+		return
+	}
+	ix.changes.Add(1)
+	if note.dropped {
+		l.state, l.runs = nil, nil
+	}
+	if note.state != nil {
+		l.state = note.state
+	}
+	if l.runs == nil {
+		l.runs = map[runKey][]byte{}
+	}
+	for k, run := range note.runs {
+		if run == nil {
+			delete(l.runs, k)
+		} else {
+			l.runs[k] = run
+		}
+	}
+}
+
+func (ix *memIndex) dedupeState(id PartitionID) []byte {
+	ix.mu.Lock()
+	defer ix.mu.Unlock()
+	return ix.log(id).state
+}
+
+func (ix *memIndex) viewRuns(id PartitionID, read func(get func(runKey) []byte)) bool {
+	ix.mu.Lock()
+	runs := maps.Clone(ix.log(id).runs)
+	ix.mu.Unlock()
+	read(func(k runKey) []byte { return runs[k] })
+	return true
+}
+
+func (ix *memIndex) copyRun(id PartitionID, k runKey) []byte {
+	ix.mu.Lock()
+	defer ix.mu.Unlock()
+	return bytes.Clone(ix.log(id).runs[k])
 }
 
 func (ix *memIndex) settle(PartitionID) error { return ix.flush() }

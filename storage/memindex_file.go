@@ -18,7 +18,9 @@ import (
 //	generation u64 8 | log count uvarint |
 //	{ topic 16 | partition 4 | meta length uvarint, 0: none | meta, see appendMeta |
 //	  offset entry count uvarint | { offset varint | segment varint | position varint }* |
-//	  time entry count uvarint   | { max timestamp varint | offset varint }* }*
+//	  time entry count uvarint   | { max timestamp varint | offset varint }*
+//	  state length uvarint | state, see appendDedupeState
+//	  run count uvarint | { class varint | first offset varint | length uvarint | run }* }*
 //	CRC32C 4
 const memIndexFileName = "index.mem"
 
@@ -96,6 +98,12 @@ func appendMemIndex(dst []byte, generation uint64, logs map[PartitionID]*memInde
 		for _, e := range l.times {
 			dst = appendVarints(dst, e.MaxTimestamp, e.Offset)
 		}
+		dst = append(binary.AppendUvarint(dst, uint64(len(l.state))), l.state...)
+		dst = binary.AppendUvarint(dst, uint64(len(l.runs)))
+		for k, run := range l.runs {
+			dst = appendVarints(dst, int64(k.class), k.first)
+			dst = append(binary.AppendUvarint(dst, uint64(len(run))), run...)
+		}
 	}
 	return binary.BigEndian.AppendUint32(dst, crc32.Checksum(dst, castagnoli))
 }
@@ -130,6 +138,14 @@ func parseMemIndex(data []byte) (logs map[PartitionID]*memIndexed, generation ui
 		}
 		for range f.count(2) {
 			l.times = append(l.times, timeEntry{f.number(), f.number()})
+		}
+		if state := f.text(); state != "" {
+			l.state = []byte(state)
+		}
+		l.runs = map[runKey][]byte{}
+		for range f.count(3) {
+			k := runKey{uint8(f.number()), f.number()}
+			l.runs[k] = []byte(f.text())
 		}
 		logs[id] = l
 	}

@@ -1,0 +1,218 @@
+package storage
+
+import (
+	"bytes"
+	"encoding/binary"
+	"fmt"
+
+	"go.etcd.io/bbolt"
+)
+
+// What the index keeps of the message ids and producers that a log remembers: one
+// state entry, and runs of ids, which are never changed (storage/dedupe). A run's key
+// begins with its class, so that small runs, which come and go, share no page with
+// those of 10 MB: bbolt writes a page anew for each change in it.
+
+// runKey names a run of one log.
+type runKey struct {
+	class uint8 // how often it was merged; below runClasses
+	first int64 // offset
+}
+
+// runClasses bounds the classes of runs.
+const runClasses = 8
+
+// urgentRunBytes is how much of runs may wait for the writer's next tick.
+const urgentRunBytes = 16 << 20
+
+// dedupeNote is a change of what is kept of a log, in this order.
+type dedupeNote struct {
+	dropped bool              // everything before it
+	state   []byte            // nil: as it was
+	runs    map[runKey][]byte // nil: removed
+}
+
+// join applies later on top of n.
+func (n *dedupeNote) join(later dedupeNote) {
+	if later.dropped {
+		*n = dedupeNote{dropped: true}
+	}
+	if later.state != nil {
+		n.state = later.state
+	}
+	if n.runs == nil && len(later.runs) > 0 {
+		n.runs = map[runKey][]byte{}
+	}
+	for k, run := range later.runs {
+		n.runs[k] = run
+	}
+}
+
+func appendStateKey(dst []byte, id PartitionID) []byte { return appendLogKey(dst, id) }
+
+func appendRunPrefix(dst []byte, class uint8, id PartitionID) []byte {
+	return appendLogKey(append(dst, class), id)
+}
+
+func appendRunKey(dst []byte, id PartitionID, k runKey) []byte {
+	return binary.BigEndian.AppendUint64(appendRunPrefix(dst, k.class, id), uint64(k.first))
+}
+
+// noteDedupe asks for a change of what is kept of the log, and of its meta, which
+// come to the file in one transaction. make is called once, with the meta as it is; it
+// must not block, nor call the index. ok is false when it wants no change.
+func (ix *index) noteDedupe(id PartitionID, make func(*logMeta) (dedupeNote, bool)) {
+	urgent := false
+	ix.changeNoted(id, func(l *layer, n *noted) {
+		note, ok := make(n.meta)
+		if !ok {
+			return
+		}
+		n.dedupe.join(note)
+		for _, run := range note.runs {
+			l.runBytes += len(run)
+		}
+		urgent = l.runBytes > urgentRunBytes
+	})
+	if urgent {
+		ix.wakeWriter()
+	}
+}
+
+// dedupeState is the log's state entry, a copy or one that never changes; nil: there is none.
+func (ix *index) dedupeState(id PartitionID) []byte {
+	ix.mu.RLock()
+	for _, l := range [...]*layer{ix.dirty, ix.inWrite} {
+		n := l.find(id)
+		switch {
+		case n == nil:
+			continue
+		case n.dedupe.state != nil || n.dedupe.dropped || n.dropped:
+			ix.mu.RUnlock()
+			return n.dedupe.state
+		}
+	}
+	ix.mu.RUnlock()
+	var state []byte
+	key := appendStateKey(nil, id)
+	ix.view(func(tx *bbolt.Tx) error {
+		value := tx.Bucket(bucketProducers).Get(key)
+		if value == nil {
+			return nil
+		}
+		payload, err := unseal(bucketProducers, key, value)
+		if err != nil {
+			return fmt.Errorf("producers of %s: %w", id, err)
+		}
+		state = bytes.Clone(payload)
+		return nil
+	})
+	return state
+}
+
+// notedRuns are the log's runs in the layers; a nil one is removed. hidden: the file
+// has no more of it.
+func (ix *index) notedRuns(id PartitionID) (noted map[runKey][]byte, hidden bool) {
+	ix.mu.RLock()
+	defer ix.mu.RUnlock()
+	noted = map[runKey][]byte{}
+	for _, l := range [...]*layer{ix.dirty, ix.inWrite} {
+		n := l.find(id)
+		if n == nil || hidden {
+			continue
+		}
+		for k, run := range n.dedupe.runs {
+			if _, known := noted[k]; !known {
+				noted[k] = run
+			}
+		}
+		hidden = n.dropped || n.dedupe.dropped
+	}
+	return noted, hidden
+}
+
+// viewRuns calls read with a look into the log's runs as they are now; what get
+// returns is good only until read returns, and nil for a run that isn't there. It
+// checks no checksum: that is for who reads all of a run. false: it could not be read.
+func (ix *index) viewRuns(id PartitionID, read func(get func(runKey) []byte)) (done bool) {
+	noted, hidden := ix.notedRuns(id)
+	ix.view(func(tx *bbolt.Tx) error {
+		bucket := tx.Bucket(bucketIDs)
+		read(func(k runKey) []byte {
+			if run, known := noted[k]; known || hidden {
+				return run
+			}
+			value := bucket.Get(appendRunKey(nil, id, k))
+			if len(value) < checksumSize {
+				return nil
+			}
+			return value[: len(value)-checksumSize : len(value)-checksumSize]
+		})
+		done = true
+		return nil
+	})
+	return done
+}
+
+// copyRun is a run's bytes, checked, and never changed; nil: it isn't there, or damaged.
+func (ix *index) copyRun(id PartitionID, k runKey) (run []byte) {
+	noted, hidden := ix.notedRuns(id)
+	if run, known := noted[k]; known || hidden {
+		return run
+	}
+	key := appendRunKey(nil, id, k)
+	ix.view(func(tx *bbolt.Tx) error {
+		value := tx.Bucket(bucketIDs).Get(key)
+		if value == nil {
+			return nil
+		}
+		payload, err := unseal(bucketIDs, key, value)
+		if err != nil {
+			return fmt.Errorf("message ids of %s: %w", id, err)
+		}
+		run = bytes.Clone(payload)
+		return nil
+	})
+	return run
+}
+
+// deleteDedupe deletes all that is kept of the log.
+func (w *indexWriter) deleteDedupe(id PartitionID) error {
+	all := func(_, _ []byte) bool { return true }
+	for class := range uint8(runClasses) {
+		prefix := appendRunPrefix(nil, class, id)
+		if err := w.deleteForward(w.ids, prefix, prefix, all); err != nil {
+			return err
+		}
+	}
+	key := appendStateKey(nil, id)
+	if w.producers.Get(key) == nil {
+		return nil
+	}
+	w.deletesLeft--
+	return w.producers.Delete(key)
+}
+
+// putDedupe brings a note into the file, and tells whether there was anything to do.
+func (w *indexWriter) putDedupe(id PartitionID, n *dedupeNote) (changed bool, err error) {
+	for k, run := range n.runs {
+		key := appendRunKey(nil, id, k)
+		if run == nil {
+			err = w.ids.Delete(key)
+		} else {
+			value := make([]byte, 0, len(run)+checksumSize)
+			err = w.ids.Put(key, seal(bucketIDs, key, append(value, run...), 0))
+		}
+		if err != nil {
+			return false, err
+		}
+	}
+	if n.state != nil {
+		key := appendStateKey(nil, id)
+		value := make([]byte, 0, len(n.state)+checksumSize)
+		if err := w.producers.Put(key, seal(bucketProducers, key, append(value, n.state...), 0)); err != nil {
+			return false, err
+		}
+	}
+	return n.state != nil || len(n.runs) > 0, nil
+}
