@@ -139,6 +139,23 @@ func (d *testMetadata) DeleteTopic(_ context.Context, name string) error {
 	return err
 }
 
+func (d *testMetadata) InitProducer(_ context.Context, transactionalID string) (int64, int16, error) {
+	var cmd controller.Command = &controller.ReserveProducers{Count: 1}
+	if transactionalID != "" {
+		cmd = &controller.InitProducer{TransactionalID: transactionalID}
+	}
+	result, err := d.propose(cmd)
+	if err != nil {
+		return 0, 0, err
+	}
+	ids := result.(*controller.ProducerIDs)
+	return ids.First, ids.Epoch, nil
+}
+
+func (d *testMetadata) ProducerGiven(_ context.Context, pid int64, epoch int16) (bool, error) {
+	return d.State().ProducerGiven(pid, epoch), nil
+}
+
 func (d *testMetadata) BrokerEpoch() int64 { return d.m.epoch }
 
 func (d *testMetadata) SessionValid() bool {

@@ -36,6 +36,11 @@ type Metadata interface {
 	AlterTopic(ctx context.Context, name string, configs map[string]*string, partitions int) (*controller.Topic, error)
 	DeleteTopic(ctx context.Context, name string) error
 
+	// InitProducer gives out a producer id; ProducerGiven tells whether one was given
+	// out, by the newest metadata if need be.
+	InitProducer(ctx context.Context, transactionalID string) (pid int64, epoch int16, err error)
+	ProducerGiven(ctx context.Context, pid int64, epoch int16) (bool, error)
+
 	// BrokerEpoch is this broker's epoch, 0 before it is registered.
 	BrokerEpoch() int64
 	// SessionValid tells that the controller can't have fenced this broker yet, by

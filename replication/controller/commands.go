@@ -162,6 +162,20 @@ type Reassignment struct {
 	Replicas  []int32   `json:"replicas,omitempty"`
 }
 
+// ReserveProducers takes Count producer ids for one broker to give out (I1). What of
+// them it doesn't give out, because it stops, nobody ever does. Result: *ProducerIDs.
+// Errors: *RefusedError.
+type ReserveProducers struct {
+	Count int32 `json:"count"`
+}
+
+// InitProducer begins a producer's new life under its transactional id: it keeps its
+// producer id, in the next epoch, so that its former life is fenced (I8). Result:
+// *ProducerIDs, of one. Errors: *RefusedError, *TooManyProducersError.
+type InitProducer struct {
+	TransactionalID string `json:"transactional_id"`
+}
+
 func (*InitCluster) commandType() string      { return "init_cluster" }
 func (*FinalizeProtocol) commandType() string { return "finalize_protocol" }
 func (*RegisterBroker) commandType() string   { return "register_broker" }
@@ -174,11 +188,13 @@ func (*AlterPartitions) commandType() string  { return "alter_partitions" }
 func (*DropReplicas) commandType() string     { return "drop_replicas" }
 func (*ElectLeader) commandType() string      { return "elect_leader" }
 func (*Reassign) commandType() string         { return "reassign" }
+func (*ReserveProducers) commandType() string { return "reserve_producers" }
+func (*InitProducer) commandType() string     { return "init_producer" }
 
 // commandTypes returns an empty command of each type.
 func commandTypes() []Command {
 	return []Command{&InitCluster{}, &FinalizeProtocol{}, &RegisterBroker{}, &SetBroker{}, &RemoveBroker{}, &CreateTopic{}, &DeleteTopic{},
-		&AlterTopic{}, &AlterPartitions{}, &DropReplicas{}, &ElectLeader{}, &Reassign{}}
+		&AlterTopic{}, &AlterPartitions{}, &DropReplicas{}, &ElectLeader{}, &Reassign{}, &ReserveProducers{}, &InitProducer{}}
 }
 
 // newCommand returns an empty command of a type, nil for an unknown one.

@@ -40,6 +40,8 @@ func TestCommandsInTheLogAreFrozen(t *testing.T) {
 		{&ElectLeader{Topic: id, Partition: 1, Broker: 2, Unclean: true}, `{"v":1,"t":"elect_leader","d":{"topic":` + shown + `,"partition":1,"broker":2,"unclean":true}}`},
 		{&Reassign{Items: []Reassignment{{Topic: id, Partition: 1, Replicas: []int32{2, 3}}, {Topic: id}}},
 			`{"v":1,"t":"reassign","d":{"items":[{"topic":` + shown + `,"partition":1,"replicas":[2,3]},{"topic":` + shown + `,"partition":0}]}}`},
+		{&ReserveProducers{Count: 1000}, `{"v":1,"t":"reserve_producers","d":{"count":1000}}`},
+		{&InitProducer{TransactionalID: "a"}, `{"v":1,"t":"init_producer","d":{"transactional_id":"a"}}`},
 	} {
 		got := encode(c.command)
 		if string(got) != c.want {

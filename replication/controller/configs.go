@@ -10,10 +10,12 @@ import (
 	"strings"
 )
 
-// The topic configs: Kafka's names and meanings, plus dedupe.window.ms.
+// The topic configs: Kafka's names and meanings, plus dedupe.window.ms and
+// dedupe.window.count.
 const (
 	ConfigCleanupPolicy     = "cleanup.policy"
 	ConfigCompressionType   = "compression.type"
+	ConfigDedupeWindowCount = "dedupe.window.count"
 	ConfigDedupeWindowMs    = "dedupe.window.ms"
 	ConfigDeleteRetentionMs = "delete.retention.ms"
 	ConfigMaxCompactionLag  = "max.compaction.lag.ms"
@@ -37,6 +39,8 @@ type configKind struct {
 	min, max int64
 	// words are the allowed values of what isn't a number.
 	words []string
+	// nonZero: 0 is no allowed number.
+	nonZero bool
 	// ratio: a decimal fraction from 0 to 1.
 	ratio bool
 	// allowed tells a person what may be given.
@@ -51,6 +55,9 @@ const (
 	// maxMaxMessageBytes is the default limit of a whole request body: a larger
 	// record could not be sent.
 	maxMaxMessageBytes = 128 << 20
+	// noDedupeLimit, as dedupe.window.ms: as long as the record is kept; as
+	// dedupe.window.count: however many.
+	noDedupeLimit = -1
 	// maxMinInSyncReplicas is a plain sanity bound.
 	maxMinInSyncReplicas = 1000
 )
@@ -61,6 +68,8 @@ var configTable = []configKind{
 		allowed: "delete, compact or compact,delete"},
 	{name: ConfigCompressionType, defaultValue: "producer", words: []string{"producer", "uncompressed", "gzip", "zstd"},
 		allowed: "producer, uncompressed, gzip or zstd"},
+	{name: ConfigDedupeWindowCount, defaultValue: "1000000", min: noDedupeLimit, max: math.MaxInt64, nonZero: true,
+		allowed: "-1 (no limit) or a number of message ids of each partition from 1 on"},
 	{name: ConfigDedupeWindowMs, defaultValue: "3600000", min: -1, max: math.MaxInt64,
 		allowed: "-1 (as long as the record is kept) or milliseconds from 0 on"},
 	{name: ConfigDeleteRetentionMs, defaultValue: "86400000", min: 0, max: math.MaxInt64,
@@ -127,7 +136,7 @@ func CheckConfig(name, value string) error {
 		return nil
 	}
 	n, err := strconv.ParseInt(value, 10, 64)
-	if err != nil || strconv.FormatInt(n, 10) != value || n < k.min || n > k.max {
+	if err != nil || strconv.FormatInt(n, 10) != value || n < k.min || n > k.max || n == 0 && k.nonZero {
 		return &InvalidConfigError{Name: name, Value: value, Allowed: k.allowed}
 	}
 	return nil
@@ -184,6 +193,10 @@ func (t *Topic) effective(name string, defaults ConfigDefaults) string {
 	if name == ConfigMinInSyncReplicas {
 		return strconv.Itoa(defaultMinInSync(t.ReplicationFactor))
 	}
+	if name == ConfigDedupeWindowCount && t.effective(ConfigDedupeWindowMs, defaults) == strconv.Itoa(noDedupeLimit) {
+		// Who asks for ids to be known as long as the record is there means all of them.
+		return strconv.Itoa(noDedupeLimit)
+	}
 	k, _ := findConfig(name)
 	return k.defaultValue
 }
@@ -195,10 +208,11 @@ type TopicConfig struct {
 	RetentionBytes    int64 // of each partition; -1: no limit
 	SegmentBytes      int64
 	SegmentMs         int64
-	MaxMessageBytes   int // of one record: key, value and headers
-	DedupeWindowMs    int64
-	Compact           bool // cleanup.policy has compact: every record needs a key
-	Delete            bool // cleanup.policy has delete: retention holds
+	MaxMessageBytes   int   // of one record: key, value and headers
+	DedupeWindowMs    int64 // 0: ids are not looked at; -1: as long as the record is kept
+	DedupeWindowCount int64 // message ids of each partition; -1: no limit
+	Compact           bool  // cleanup.policy has compact: every record needs a key
+	Delete            bool  // cleanup.policy has delete: retention holds
 	MinDirtyRatio     float64
 	MinCompactionLag  int64 // ms
 	MaxCompactionLag  int64 // ms; the largest number: no limit
@@ -236,6 +250,7 @@ func (t *Topic) Config(defaults ConfigDefaults) *TopicConfig {
 		SegmentMs:         number(ConfigSegmentMs),
 		MaxMessageBytes:   int(number(ConfigMaxMessageBytes)),
 		DedupeWindowMs:    number(ConfigDedupeWindowMs),
+		DedupeWindowCount: number(ConfigDedupeWindowCount),
 		Compact:           strings.Contains(policy, "compact"),
 		Delete:            strings.Contains(policy, "delete"),
 		MinDirtyRatio:     ratio,

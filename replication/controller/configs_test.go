@@ -29,6 +29,7 @@ func TestConfigValues(t *testing.T) {
 		{ConfigDeleteRetentionMs, []string{"0", "86400000", "9223372036854775807"}, []string{"-1"}},
 		{ConfigMinCompactionLag, []string{"0", "60000"}, []string{"-1"}},
 		{ConfigMaxCompactionLag, []string{"1", "9223372036854775807"}, []string{"0", "-1"}},
+		{ConfigDedupeWindowCount, []string{"-1", "1", "1000000"}, []string{"-2", "0", "1.0", ""}},
 		{ConfigDedupeWindowMs, []string{"-1", "0", "3600000"}, []string{"-2"}},
 	} {
 		for _, v := range c.good {
@@ -67,7 +68,7 @@ func TestConfigRatio(t *testing.T) {
 }
 
 func TestConfigTableIsSoundAndSorted(t *testing.T) {
-	if !slices.IsSorted(ConfigNames()) || len(ConfigNames()) != 15 {
+	if !slices.IsSorted(ConfigNames()) || len(ConfigNames()) != 16 {
 		t.Errorf("names: %v", ConfigNames())
 	}
 	effective := (&Topic{ReplicationFactor: 1}).EffectiveConfigs(nil)
@@ -78,7 +79,7 @@ func TestConfigTableIsSoundAndSorted(t *testing.T) {
 		t.Errorf("a default isn't allowed: %v", err)
 	}
 	want := TopicConfig{MinInSyncReplicas: 1, RetentionMs: 604800000, RetentionBytes: -1, SegmentBytes: 128 << 20, SegmentMs: 604800000,
-		MaxMessageBytes: 1 << 20, DedupeWindowMs: 3600000, Delete: true, MinDirtyRatio: 0.5, MaxCompactionLag: math.MaxInt64, DeleteRetentionMs: 86400000, Compression: "producer"}
+		MaxMessageBytes: 1 << 20, DedupeWindowMs: 3600000, DedupeWindowCount: 1000000, Delete: true, MinDirtyRatio: 0.5, MaxCompactionLag: math.MaxInt64, DeleteRetentionMs: 86400000, Compression: "producer"}
 	if got := (&Topic{ReplicationFactor: 1}).Config(nil); *got != want {
 		t.Errorf("defaults are %+v", *got)
 	}
@@ -106,6 +107,26 @@ func TestConfigsComeFromTopicThenBrokerThenTable(t *testing.T) {
 	topic.Configs[ConfigSegmentBytes] = "12"
 	if c := topic.Config(nil); c.SegmentBytes != 128<<20 {
 		t.Errorf("segment.bytes=12 is read as %d", c.SegmentBytes)
+	}
+}
+
+// dedupe.window.count: a topic that keeps ids as long as their records keeps all of
+// them, unless it says how many.
+func TestHowManyIDsATopicRemembers(t *testing.T) {
+	for _, c := range []struct {
+		set  map[string]string
+		want int64
+	}{
+		{nil, 1_000_000},
+		{map[string]string{ConfigDedupeWindowMs: "5"}, 1_000_000},
+		{map[string]string{ConfigDedupeWindowMs: "-1"}, -1},
+		{map[string]string{ConfigDedupeWindowMs: "-1", ConfigDedupeWindowCount: "7"}, 7},
+		{map[string]string{ConfigDedupeWindowCount: "-1"}, -1},
+	} {
+		topic := &Topic{ReplicationFactor: 1, Configs: c.set}
+		if got := topic.Config(nil).DedupeWindowCount; got != c.want {
+			t.Errorf("%v: %d, want %d", c.set, got, c.want)
+		}
 	}
 }
 

@@ -120,7 +120,8 @@ type Controller struct {
 	asked        atomic.Uint32       // whose turn it is to be asked for the leader
 	lag          atomic.Pointer[lag] // of this broker's metadata; what it points to is constant
 
-	refresh *refresh // see CatchUp
+	refresh  *refresh     // see CatchUp
+	reserved *reservation // see InitProducer
 }
 
 // Open checks the directory and starts raft if this broker is a member of a quorum
@@ -141,7 +142,7 @@ func Open(cfg Config) (*Controller, error) {
 		return nil, err
 	}
 	c := &Controller{cfg: cfg, dir: dir, fsm: newFSM(cfg.Logger), clock: cfg.Clock, stop: make(chan struct{}), changed: make(chan struct{}),
-		failed: make(chan struct{}), alive: make(chan struct{}), beating: make(chan struct{}, 1), nudge: make(chan struct{}, 1), refresh: newRefresh()}
+		failed: make(chan struct{}), alive: make(chan struct{}), beating: make(chan struct{}, 1), nudge: make(chan struct{}, 1), refresh: newRefresh(), reserved: newReservation()}
 	if c.clock == nil {
 		c.clock = newClock()
 	}

@@ -46,7 +46,11 @@ func randomLog(t *testing.T, r *rand.Rand, n int) *machine {
 				some = topic
 			}
 		}
-		switch k := r.IntN(20); {
+		switch k := r.IntN(22); {
+		case k == 20:
+			m.apply(&ReserveProducers{Count: int32(1 + r.IntN(1000))})
+		case k == 21:
+			m.apply(&InitProducer{TransactionalID: fmt.Sprint("tx", r.IntN(5))})
 		case k < 6 || some == nil:
 			c := &CreateTopic{Name: fmt.Sprint("t", r.IntN(30)), ID: id(), Configs: map[string]string{}, MinInSync: r.IntN(3)}
 			for range 1 + r.IntN(5) {
@@ -192,8 +196,33 @@ func checkInvariants(s *State) error {
 			}
 		}
 	}
+	if err := checkProducers(s); err != nil {
+		return err
+	}
 	if n != s.TopicCount() || n != s.byID.Len() || sum != s.topicsSum {
 		return fmt.Errorf("%d topics by name, %d by id, counted %d; sum %x, counted %x", s.TopicCount(), s.byID.Len(), n, s.topicsSum, sum)
+	}
+	return nil
+}
+
+// checkProducers holds the producers' two trees and their sum against one another.
+func checkProducers(s *State) error {
+	sum, named := uint64(0), 0
+	for p := range s.producers.all() {
+		sum += p.hash()
+		if p.ID < firstProducerID || p.ID >= s.NextProducerID {
+			return fmt.Errorf("I1: producer %d was never given out, the next is %d", p.ID, s.NextProducerID)
+		}
+		if p.TransactionalID == "" {
+			continue
+		}
+		named++
+		if byName, ok := s.producers.byName.Get([]byte(p.TransactionalID)); !ok || byName != p {
+			return fmt.Errorf("producer %d is not what %q leads to", p.ID, p.TransactionalID)
+		}
+	}
+	if sum != s.producers.sum || named != s.producers.byName.Len() {
+		return fmt.Errorf("producers: %d of %d with transactional ids; sum %x, counted %x", named, s.producers.byName.Len(), s.producers.sum, sum)
 	}
 	return nil
 }
@@ -269,6 +298,10 @@ func TestHashCoversEverything(t *testing.T) {
 	}
 	other := *m.state
 	other.ClusterID = "d"
+	next := *m.state
+	next.NextProducerID++
+	producer := newEdit(m.state, m.state.Index)
+	producer.producers().put(&Producer{ID: 1, TransactionalID: "x"})
 	protocol := *m.state
 	protocol.Protocol = 2
 	for name, s := range map[string]*State{
@@ -289,6 +322,8 @@ func TestHashCoversEverything(t *testing.T) {
 		"drain index":     broker(func(b *Broker) { b.DrainIndex = 3 }),
 		"protocol range":  broker(func(b *Broker) { b.MaxProtocol = 3 }),
 		"protocol":        &protocol,
+		"producer ids":    &next,
+		"producers":       producer.finish(),
 		"replicas":        change(func(t *Topic) { t.Partitions[0].Replicas = []int32{1, 2} }),
 		"url":             broker(func(b *Broker) { b.URL = "x" }),
 		"fenced":          broker(func(b *Broker) { b.Fenced = true }),
@@ -327,7 +362,12 @@ func TestSnapshotsThatLackSomethingAreRefused(t *testing.T) {
 	for n := range lines {
 		try(fmt.Sprint("cut off after line ", n), strings.Join(lines[:n], ""))
 	}
-	try("a topic less", strings.Join(slices.Delete(slices.Clone(lines), len(lines)-2, len(lines)-1), ""))
+	without := func(what string) string {
+		return strings.Join(slices.DeleteFunc(slices.Clone(lines), func(line string) bool { return strings.Contains(line, what) }), "")
+	}
+	topic := slices.IndexFunc(lines, func(line string) bool { return strings.Contains(line, `"partitions":`) })
+	try("a topic less", strings.Join(slices.Delete(slices.Clone(lines), topic, topic+1), ""))
+	try("a producer less", without(`"transactional_id":"tx3"`))
 	try("newer version", strings.Replace(whole.String(), `"v":1`, `"v":2`, 1))
 	try("other config", strings.Replace(whole.String(), `"k1":"`, `"k1":"9`, 1))
 }

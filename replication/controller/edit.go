@@ -21,6 +21,7 @@ type edit struct {
 	brokers bool                 // next.Brokers is a copy of its own
 	drafts  map[uuid.UUID]*Topic // copies whose partitions are being changed
 	order   []*Topic             // the drafts in the order of their first change
+	pids    *producersEdit       // nil: no producer changed
 }
 
 func newEdit(s *State, index uint64) *edit {
@@ -35,6 +36,9 @@ func (e *edit) finish() *State {
 	}
 	if len(e.changed) > 0 {
 		e.next.byName, e.next.byID = e.byName.CommitOnly(), e.byID.CommitOnly()
+	}
+	if e.pids != nil {
+		e.next.producers = e.pids.finish()
 	}
 	return e.next
 }
@@ -127,7 +131,12 @@ func (s *State) Hash() [sha256.Size]byte {
 		Topics, Protocol               int
 		ClusterID                      string
 		Voters                         []int32
-	}{s.Index, s.Incompatible, s.topicsSum, s.TopicCount(), s.Protocol, s.ClusterID, s.Voters}
+		// Left out where there are none: a state without producers has the hash that
+		// versions before them gave it, which stands in their snapshots.
+		NextProducerID int64  `json:",omitempty"`
+		Producers      int    `json:",omitempty"`
+		ProducersSum   uint64 `json:",omitempty"`
+	}{s.Index, s.Incompatible, s.topicsSum, s.TopicCount(), s.Protocol, s.ClusterID, s.Voters, s.NextProducerID, s.producers.count(), s.producers.sum}
 	if err := enc.Encode(header); err != nil {
 		panic(err) // plain structs into a hash: neither fails
 	}

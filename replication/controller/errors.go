@@ -100,6 +100,13 @@ type RefusedError struct {
 
 func (e *RefusedError) Error() string { return "controller: " + e.Reason }
 
+// TooManyProducersError: there are as many transactional ids as the metadata can hold.
+type TooManyProducersError struct{ Limit int }
+
+func (e *TooManyProducersError) Error() string {
+	return fmt.Sprintf("controller: there are %d transactional ids already", e.Limit)
+}
+
 // DuplicateBrokerError: another process with this broker id is alive (R67).
 type DuplicateBrokerError struct{ Broker int32 }
 

@@ -11,9 +11,10 @@ import (
 // outcome is what applying a command gave, on its way back to another broker: one
 // of the members, or none.
 type outcome struct {
-	Topic  *Topic             `json:"topic,omitempty"`
-	Broker *Broker            `json:"broker,omitempty"`
-	Alter  []wire.AlterResult `json:"alter,omitempty"`
+	Topic    *Topic             `json:"topic,omitempty"`
+	Broker   *Broker            `json:"broker,omitempty"`
+	Alter    []wire.AlterResult `json:"alter,omitempty"`
+	Producer *ProducerIDs       `json:"producer,omitempty"`
 }
 
 // refusal is the state machine's error on its way back. Data is the error's struct.
@@ -35,6 +36,7 @@ func refusals() map[string]error {
 		"stale_broker_epoch": &StaleBrokerEpochError{},
 		"refused":            &RefusedError{},
 		"duplicate_broker":   &DuplicateBrokerError{},
+		"too_many_producers": &TooManyProducersError{},
 	}
 }
 
@@ -58,6 +60,8 @@ func encodeOutcome(result any, err error) (res, refused json.RawMessage) {
 		o.Broker = v
 	case []wire.AlterResult:
 		o.Alter = v
+	case *ProducerIDs:
+		o.Producer = v
 	default:
 		panic(fmt.Sprintf("a command's result of type %T", result))
 	}
@@ -93,6 +97,8 @@ func decodeOutcome(res, refused json.RawMessage) (any, error) {
 		return o.Broker, nil
 	case o.Alter != nil:
 		return o.Alter, nil
+	case o.Producer != nil:
+		return o.Producer, nil
 	}
 	return nil, nil
 }

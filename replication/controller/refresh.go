@@ -14,8 +14,14 @@ const refreshWait = time.Second
 type refresh struct {
 	turn chan struct{} // a token: one question at a time
 
-	mu   sync.Mutex    // guards next
-	next chan struct{} // of the question that isn't asked yet: closed when it is answered; nil: nobody waits
+	mu   sync.Mutex // guards next
+	next *question  // that isn't asked yet; nil: nobody waits
+}
+
+// question is one to the quorum's leader, for all who came before it was asked.
+type question struct {
+	done     chan struct{} // closed when it is answered, or can't be
+	answered bool          // set before that: State is as new as the quorum's was
 }
 
 func newRefresh() *refresh { return &refresh{turn: make(chan struct{}, 1)} }
@@ -24,25 +30,29 @@ func newRefresh() *refresh { return &refresh{turn: make(chan struct{}, 1)} }
 // the call, if the quorum can be asked now: for a "there is no such topic" that
 // would be wrong a moment later. It never fails, and takes two seconds at most: that
 // of a question under way, and that of its own.
-func (c *Controller) CatchUp(ctx context.Context) {
+func (c *Controller) CatchUp(ctx context.Context) { c.ask(ctx) }
+
+// ask is CatchUp, and tells whether State is that new.
+func (c *Controller) ask(ctx context.Context) bool {
 	if c.alone.Load() {
-		return // there is nothing newer
+		return true // there is nothing newer
 	}
 	r := c.refresh
 	r.mu.Lock()
-	answered := r.next
-	mine := answered == nil
+	q := r.next
+	mine := q == nil
 	if mine {
-		answered = make(chan struct{})
-		r.next = answered
+		q = &question{done: make(chan struct{})}
+		r.next = q
 	}
 	r.mu.Unlock()
 	if !mine {
 		select {
-		case <-answered:
+		case <-q.done:
+			return q.answered
 		case <-ctx.Done():
+			return false
 		}
-		return
 	}
 	// Others wait for this one, so it goes on when its caller doesn't.
 	r.turn <- struct{}{}
@@ -52,8 +62,9 @@ func (c *Controller) CatchUp(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), refreshWait)
 	defer cancel()
 	if index, err := c.fence(ctx); err == nil {
-		_ = c.waitApplied(ctx, index)
+		q.answered = c.waitApplied(ctx, index) == nil
 	}
 	<-r.turn
-	close(answered)
+	close(q.done)
+	return q.answered
 }

@@ -15,9 +15,10 @@ import (
 
 // A snapshot is JSON lines, so that neither side ever holds all of it:
 //
-//	{"v":1,"index":…,"cluster_id":…,"protocol":1,"voters":[…],"brokers":n,"topics":n}
+//	{"v":1,"index":…,"cluster_id":…,"protocol":1,"voters":[…],"brokers":n,"topics":n,"next_producer_id":n,"producers":n}
 //	one Broker a line, in the order of ids
 //	one Topic a line, in the order of names
+//	one Producer a line, in the order of ids
 //	{"hash":"…"}   the state's Hash, in hex: proof that nothing is missing
 const snapshotVersion = 1
 
@@ -29,6 +30,9 @@ type snapshotHeader struct {
 	Voters    []int32 `json:"voters,omitempty"`
 	Brokers   int     `json:"brokers"`
 	Topics    int     `json:"topics"`
+	// Versions before 0.2 know no producers; they read what has none.
+	NextProducerID int64 `json:"next_producer_id,omitempty"`
+	Producers      int   `json:"producers,omitempty"`
 }
 
 type snapshotTrailer struct {
@@ -59,7 +63,8 @@ func (*fsmSnapshot) Release() {}
 func writeSnapshot(w io.Writer, s *State) error {
 	buf := bufio.NewWriterSize(w, 64<<10)
 	enc := json.NewEncoder(buf)
-	header := snapshotHeader{Version: snapshotVersion, Index: s.Index, ClusterID: s.ClusterID, Protocol: s.Protocol, Voters: s.Voters, Brokers: len(s.Brokers), Topics: s.TopicCount()}
+	header := snapshotHeader{Version: snapshotVersion, Index: s.Index, ClusterID: s.ClusterID, Protocol: s.Protocol, Voters: s.Voters, Brokers: len(s.Brokers), Topics: s.TopicCount(),
+		NextProducerID: s.NextProducerID, Producers: s.producers.count()}
 	if err := enc.Encode(header); err != nil {
 		return err
 	}
@@ -70,6 +75,11 @@ func writeSnapshot(w io.Writer, s *State) error {
 	}
 	for t := range s.Topics() {
 		if err := enc.Encode(t); err != nil {
+			return err
+		}
+	}
+	for p := range s.producers.all() {
+		if err := enc.Encode(p); err != nil {
 			return err
 		}
 	}
@@ -117,6 +127,14 @@ func readSnapshot(r io.ReadCloser) (_ *State, err error) {
 			return nil, err
 		}
 		e.putTopic(&t)
+	}
+	e.next.NextProducerID = h.NextProducerID
+	for range h.Producers {
+		var p Producer
+		if err := next(&p); err != nil {
+			return nil, err
+		}
+		e.producers().put(&p)
 	}
 	var trailer snapshotTrailer
 	if err := next(&trailer); err != nil {

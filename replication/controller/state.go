@@ -30,16 +30,21 @@ type State struct {
 	// what the quorum agreed on, and the process must not serve from it.
 	Incompatible uint64
 
+	// NextProducerID is the first producer id that was never given out; 0: none was.
+	// Ids begin at 1 and are never given twice.
+	NextProducerID int64
+
 	byName *iradix.Tree[*Topic] // key: the name
 	byID   *iradix.Tree[*Topic] // key: the 16 bytes of the id
 	// topicsSum is the wrapping sum of all topics' hashes; see Hash.
 	topicsSum uint64
+	producers producers
 	// mutation is a test's: which rules to leave out. It isn't in hash or snapshot.
 	mutation replica.Mutation
 }
 
 func newState() *State {
-	return &State{Protocol: 1, Brokers: map[int32]*Broker{}, byName: iradix.New[*Topic](), byID: iradix.New[*Topic]()}
+	return &State{Protocol: 1, Brokers: map[int32]*Broker{}, byName: iradix.New[*Topic](), byID: iradix.New[*Topic](), producers: newProducers()}
 }
 
 // Topic finds a topic by name.

@@ -1,0 +1,94 @@
+package controller
+
+import (
+	"context"
+	"errors"
+	"fmt"
+)
+
+// producerBlock is how many producer ids a broker reserves at once (I1): one command
+// in the metadata for a thousand producers.
+const producerBlock = 1000
+
+// reservation is what this broker has of producer ids to give out.
+type reservation struct {
+	turn      chan struct{} // a token: who has it may use the fields below
+	next, end int64
+}
+
+func newReservation() *reservation { return &reservation{turn: make(chan struct{}, 1)} }
+
+// InitProducer gives out a producer id that nobody has had, in epoch 0. With a
+// transactional id it is the one that belongs to that, in an epoch of its own: every
+// producer that got an earlier one is fenced (I8). The local State knows it when it
+// returns. Errors: ErrNoController; ErrOutcomeUnknown (and then asking again is
+// safe); *RefusedError for a transactional id of no bytes or more than 255;
+// *TooManyProducersError.
+func (c *Controller) InitProducer(ctx context.Context, transactionalID string) (pid int64, epoch int16, err error) {
+	ctx, cancel := c.bounded(ctx)
+	defer cancel()
+	if transactionalID != "" {
+		ids, err := c.proposeProducers(ctx, &InitProducer{TransactionalID: transactionalID})
+		if err != nil {
+			return 0, 0, err
+		}
+		return ids.First, ids.Epoch, nil
+	}
+	r := c.reserved
+	select {
+	case r.turn <- struct{}{}:
+	case <-ctx.Done():
+		return 0, 0, fmt.Errorf("%w: %w", ErrNoController, ctx.Err())
+	}
+	defer func() { <-r.turn }()
+	if r.next == r.end {
+		ids, err := c.proposeProducers(ctx, &ReserveProducers{Count: producerBlock})
+		if err != nil {
+			return 0, 0, err
+		}
+		r.next, r.end = ids.First, ids.First+int64(ids.Count)
+	}
+	r.next++
+	return r.next - 1, 0, nil
+}
+
+// proposeProducers proposes the command until it is known what came of it. One that
+// took effect and wasn't heard of costs ids or an epoch, which nobody has got.
+func (c *Controller) proposeProducers(ctx context.Context, cmd Command) (*ProducerIDs, error) {
+	var unknown error
+	for {
+		res, err := c.propose(ctx, cmd)
+		if err == nil {
+			ids, ok := res.(*ProducerIDs)
+			if !ok {
+				return nil, fmt.Errorf("%w: the answer holds no producer ids", ErrOutcomeUnknown)
+			}
+			return ids, nil
+		}
+		if errors.Is(err, ErrOutcomeUnknown) {
+			unknown = err
+		} else if unknown == nil || !errors.Is(err, ErrNoController) {
+			return nil, err
+		}
+		if ctx.Err() != nil || c.failure() != nil || errors.Is(err, ErrNoController) {
+			return nil, unknown
+		}
+	}
+}
+
+// ProducerGiven is State.ProducerGiven, asked of the quorum's newest metadata if
+// these don't know the producer: another broker may have given it out a moment ago.
+// It takes as long as CatchUp. ErrNoController: the quorum couldn't be asked.
+func (c *Controller) ProducerGiven(ctx context.Context, pid int64, epoch int16) (bool, error) {
+	if c.State().ProducerGiven(pid, epoch) {
+		return true, nil
+	}
+	asked := c.ask(ctx)
+	if c.State().ProducerGiven(pid, epoch) {
+		return true, nil
+	}
+	if !asked {
+		return false, fmt.Errorf("%w: whether producer %d was given out isn't known", ErrNoController, pid)
+	}
+	return false, nil
+}
