@@ -8,6 +8,7 @@ type code int
 const (
 	codeMalformed         code = 40001
 	codeForbidden         code = 40301
+	codeProducerFenced    code = 40303
 	codeUnknownTopic      code = 40401
 	codeUnknownPartition  code = 40402
 	codeUnknownInstance   code = 40403
@@ -18,9 +19,11 @@ const (
 	codeTopicExists       code = 40901
 	codeNameTaken         code = 40902
 	codeMixed             code = 40903
+	codeSequenceGap       code = 40904
 	codeLogTruncated      code = 40905
 	codeFenced            code = 40906
 	codePollRunning       code = 40907
+	codeMessageReused     code = 40908
 	codeGroupActive       code = 40909
 	codeBelowLogStart     code = 41001
 	codeUnexpectedOffset  code = 41201
@@ -62,6 +65,8 @@ var classes = [...]class{
 		"The request breaks the rules of HTTP, JSON or this API's parameters. Nothing was done. The detail says which part, and at which byte or line."},
 	{codeForbidden, "forbidden", "Not allowed", "CLUSTER_AUTHORIZATION_FAILED", false,
 		"This path is not for clients. Paths under /internal/ are for the brokers of one cluster, who share a secret."},
+	{codeProducerFenced, "producer-fenced", "Producer fenced", "INVALID_PRODUCER_EPOCH", false,
+		"A newer epoch of this producer has taken over: somebody else began with the same transactional_id. Nothing was written. current_epoch tells which epoch may write."},
 	{codeUnknownTopic, "unknown-topic", "Unknown topic", "UNKNOWN_TOPIC_OR_PARTITION", false,
 		"No topic has this name. Create it with PUT /topics/{topic}, or start the broker with --auto-create-topics."},
 	{codeUnknownPartition, "unknown-partition", "Unknown partition", "UNKNOWN_TOPIC_OR_PARTITION", false,
@@ -82,12 +87,16 @@ var classes = [...]class{
 		"A consumer instance of this name lives in the group. PUT …/instances/{name} takes it over."},
 	{codeMixed, "subscription-and-assignment", "Subscription and assignment mixed", "INVALID_REQUEST", false,
 		"An instance either subscribes to topics, whose partitions the group shares out, or is assigned partitions by hand. It can't do both."},
+	{codeSequenceGap, "sequence-gap", "Sequence gap", "OUT_OF_ORDER_SEQUENCE_NUMBER", false,
+		"The batch is not the one that comes next from this producer in this partition, and none of its last five either. Nothing was written. expected_sequence tells what comes next; a producer that the partition doesn't know begins with 0."},
 	{codeLogTruncated, "log-truncated", "Log was truncated", "FENCED_LEADER_EPOCH", false,
 		"Records that you have read were removed by an unclean change of leader. Decide where to go on: the answer says where the histories part."},
 	{codeFenced, "fenced-member", "Fenced member", "FENCED_MEMBER_EPOCH", false,
 		"The partition belongs to another member by now, or a newer incarnation has taken the name over. Nothing was changed. Drop what was read and poll again."},
 	{codePollRunning, "concurrent-poll", "Concurrent poll", "INVALID_REQUEST", true,
 		"An instance polls once at a time: two answers side by side would have no order. Wait for the other one."},
+	{codeMessageReused, "message-id-reused", "Message id reused", "INVALID_REQUEST", false,
+		"A message id (id, Message-Id, Idempotency-Key) stands for one message. This one belongs to another, with other content, that came first: first_offset tells where it is. Nothing of the request was written to that partition."},
 	{codeGroupActive, "group-active", "Group has active members", "NON_EMPTY_GROUP", false,
 		"This can be done only while the group has no members: they would go on from where they are."},
 	{codeBelowLogStart, "offset-below-log-start", "Offset below log start", "OFFSET_OUT_OF_RANGE", false,

@@ -62,6 +62,7 @@ type place struct {
 	base      string // "http://host:port", as the client spelled it
 	topic     string // "" when the path names none, or no possible one
 	partition string
+	producers bool // it is /producers
 	joins     bool // it names a member that joins by fetching, and no instance that was created
 }
 
@@ -164,10 +165,7 @@ var mappings = [...]mapping{
 		if !errors.Is(err, controller.ErrOutcomeUnknown) {
 			return nil
 		}
-		p := newProblem(codeTimedOut, "The change to the metadata did not come through in time. It may have been made, or may yet be.",
-			"Look first: curl "+at.base+"/topics")
-		p.unknown = true
-		return p
+		return sayUnknownProposal(at)
 	}},
 	as("controller.RefusedError", func(e *controller.RefusedError, at place) *problem {
 		p := newProblem(codeUnprocessable, "This can't be done now: "+e.Reason+".", "See the brokers there are: curl "+at.base+"/brokers")
@@ -185,6 +183,7 @@ var mappings = [...]mapping{
 		return newProblem(codeTopicExists, "The topic "+shown(e.Topic)+" was changed by another request at the same time; this one changed nothing.",
 			"Look at it, then send the request again: curl "+at.topicURL(e.Topic))
 	}),
+	as("controller.TooManyProducersError", sayTooManyProducers),
 	// What only the process at its start, or another broker, can meet.
 	as("controller.StaleBrokerEpochError", func(_ *controller.StaleBrokerEpochError, _ place) *problem {
 		return newProblem(codeInternal, "The broker was registered anew meanwhile.", "")
@@ -363,6 +362,12 @@ var mappings = [...]mapping{
 		return newProblem(codeUnprocessable, "No group can do that: "+e.Reason+".", "")
 	}),
 
+	as("storage.MessageReusedError", sayReused),
+	as("storage.SequenceGapError", sayGap),
+	as("storage.UnknownProducerError", sayUnknownProducer),
+	as("storage.ProducerFencedError", sayProducerFenced),
+	is("storage.ErrStale", storage.ErrStale, codeNoLeader,
+		"The partition's log changed while the request was on its way to it; nothing was written.", "Send the same request again."),
 	as("storage.OffsetOutOfRangeError", func(e *storage.OffsetOutOfRangeError, at place) *problem {
 		c, detail := codeAboveLogEnd, fmt.Sprintf("Offset %d is above the end: the readable range is %d to %d.", e.Offset, e.Start, e.End)
 		offset := e.End
@@ -437,6 +442,7 @@ func (a *api) where(r *http.Request) place {
 	if len(segments) >= 4 && segments[2] == "partitions" && validTopicName(segments[3]) {
 		at.partition = segments[3]
 	}
+	at.producers = len(segments) == 1 && segments[0] == "producers"
 	at.joins = len(segments) == 3 && segments[0] == "consumers"
 	return at
 }

@@ -13,6 +13,7 @@ func (a *api) produceRoutes() []route {
 		{method: http.MethodPost, pattern: "/topics/{topic}/partitions/{partition}", handle: a.postPartitionBatch, writes: true, frequent: true},
 		{method: http.MethodPost, pattern: "/topics/{topic}/records", handle: a.postRecord, writes: true, frequent: true},
 		{method: http.MethodPost, pattern: "/topics/{topic}/partitions/{partition}/records", handle: a.postPartitionRecord, writes: true, frequent: true},
+		{method: http.MethodPost, pattern: "/producers", handle: a.postProducer, writes: true},
 	}
 }
 
@@ -45,7 +46,7 @@ var batchTypes = []string{"", typeJSON, typeNDJSON, typeKafkaJSON, typeKafkaBina
 //	@x-media-200		{"application/json":"ProduceResult","application/vnd.kafka.v2+json":"ProduceResult","application/vnd.kafka.json.v2+json":"ProduceResult","application/vnd.kafka.binary.v2+json":"ProduceResult","application/vnd.kafka.text.v2+json":"ProduceResult"}
 //	@x-media-202		{"application/json":"ProduceResult","application/vnd.kafka.v2+json":"ProduceResult","application/vnd.kafka.json.v2+json":"ProduceResult","application/vnd.kafka.binary.v2+json":"ProduceResult","application/vnd.kafka.text.v2+json":"ProduceResult"}
 //	@x-media-207		{"application/json":"ProduceResult","application/vnd.kafka.v2+json":"ProduceResult","application/vnd.kafka.json.v2+json":"ProduceResult","application/vnd.kafka.binary.v2+json":"ProduceResult","application/vnd.kafka.text.v2+json":"ProduceResult"}
-//	@x-errors			[40401,40402,40801,41301,41302,41501,42201,50001,50302,50303,50304,50305,50306,50401,50701]
+//	@x-errors			[40401,40402,40801,40908,41301,41302,41501,42201,50001,50302,50303,50304,50305,50306,50401,50701]
 //	@Router			/topics/{topic} [post]
 func (a *api) postBatch(w http.ResponseWriter, r *http.Request) error {
 	return a.produceBatch(w, r, batchParams)
@@ -76,7 +77,7 @@ func (a *api) postBatch(w http.ResponseWriter, r *http.Request) error {
 //	@x-media-200		{"application/json":"ProduceResult","application/vnd.kafka.v2+json":"ProduceResult","application/vnd.kafka.json.v2+json":"ProduceResult","application/vnd.kafka.binary.v2+json":"ProduceResult","application/vnd.kafka.text.v2+json":"ProduceResult"}
 //	@x-media-202		{"application/json":"ProduceResult","application/vnd.kafka.v2+json":"ProduceResult","application/vnd.kafka.json.v2+json":"ProduceResult","application/vnd.kafka.binary.v2+json":"ProduceResult","application/vnd.kafka.text.v2+json":"ProduceResult"}
 //	@x-media-207		{"application/json":"ProduceResult","application/vnd.kafka.v2+json":"ProduceResult","application/vnd.kafka.json.v2+json":"ProduceResult","application/vnd.kafka.binary.v2+json":"ProduceResult","application/vnd.kafka.text.v2+json":"ProduceResult"}
-//	@x-errors			[40401,40402,40801,41201,41301,41302,41501,42201,50001,50302,50303,50304,50305,50306,50401,50701]
+//	@x-errors			[40303,40401,40402,40801,40904,40908,41201,41301,41302,41501,42201,50001,50302,50303,50304,50305,50306,50401,50701]
 //	@Router			/topics/{topic}/partitions/{partition} [post]
 func (a *api) postPartitionBatch(w http.ResponseWriter, r *http.Request) error {
 	return a.produceBatch(w, r, partitionParams)

@@ -43,7 +43,7 @@ const (
 //	@x-media-request	{"*/*":"binary"}
 //	@x-media-200		{"application/json":"ProduceResult","application/vnd.kafka.v2+json":"ProduceResult","application/vnd.kafka.json.v2+json":"ProduceResult","application/vnd.kafka.binary.v2+json":"ProduceResult","application/vnd.kafka.text.v2+json":"ProduceResult"}
 //	@x-media-202		{"application/json":"ProduceResult","application/vnd.kafka.v2+json":"ProduceResult","application/vnd.kafka.json.v2+json":"ProduceResult","application/vnd.kafka.binary.v2+json":"ProduceResult","application/vnd.kafka.text.v2+json":"ProduceResult"}
-//	@x-errors			[40401,40402,40801,41301,41302,41501,42201,50001,50302,50303,50304,50305,50306,50401,50701]
+//	@x-errors			[40401,40402,40801,40908,41201,41301,41302,41501,42201,50001,50302,50303,50304,50305,50306,50401,50701]
 //	@Router			/topics/{topic}/records [post]
 func (a *api) postRecord(w http.ResponseWriter, r *http.Request) error {
 	return a.produceRaw(w, r, rawParams)

@@ -22,14 +22,14 @@ func TestTopicLife(t *testing.T) {
 	var topic topicView
 	got.into(&topic)
 	for name, want := range map[string]string{"retention.ms": "1000", "segment.bytes": "2048", "unclean.leader.election.enable": "true", "cleanup.policy": "delete",
-		"compression.type": "producer", "dedupe.window.ms": "3600000", "max.message.bytes": "1048576", "message.timestamp.type": "CreateTime",
+		"compression.type": "producer", "dedupe.window.count": "1000000", "dedupe.window.ms": "3600000", "max.message.bytes": "1048576", "message.timestamp.type": "CreateTime",
 		"min.insync.replicas": "1", "retention.bytes": "-1", "segment.ms": "604800000", "delete.retention.ms": "86400000",
 		"min.cleanable.dirty.ratio": "0.5", "min.compaction.lag.ms": "0", "max.compaction.lag.ms": "9223372036854775807"} {
 		if topic.Configs[name] != want {
 			t.Errorf("%s is %q, want %q", name, topic.Configs[name], want)
 		}
 	}
-	if topic.Name != "orders" || len(topic.TopicID) != 36 || len(topic.Partitions) != 3 || len(topic.Configs) != 15 {
+	if topic.Name != "orders" || len(topic.TopicID) != 36 || len(topic.Partitions) != 3 || len(topic.Configs) != 16 {
 		t.Errorf("got %s", got.body)
 	}
 	for _, same := range []any{body, nil, "{}", `{"partitions":3}`, `{"configs":{"segment.bytes":"2048"}}`, `{"configs":[{"name":"retention.ms","value":1000}]}`, `{"configs":{"cleanup.policy":"delete"}}`} {

@@ -34,6 +34,7 @@ func meaningOf(code int) string {
 		40901: "topic exists and differs",
 		40902: "an instance of this name lives",
 		40903: "subscription and assignments mixed",
+		40904: "sequence gap, or unknown producer",
 		40905: "log was truncated since that leader epoch",
 		40906: "fenced member, or old generation",
 		40907: "another poll of the instance is under way",

@@ -16,7 +16,9 @@ type TopicConfigs struct {
 	CleanupPolicy any `json:"cleanup.policy,omitempty"`
 	// How batches are stored: `producer` (as built), `uncompressed`, `gzip` or `zstd`.
 	CompressionType any `json:"compression.type,omitempty"`
-	// How long a message id is remembered, in ms; -1: as long as the record is kept.
+	// How many message ids each partition remembers at most; -1: no limit.
+	DedupeWindowCount any `json:"dedupe.window.count,omitempty"`
+	// How long a message id is remembered, in ms; 0: ids are not looked at; -1: as long as the record is kept.
 	DedupeWindowMs any `json:"dedupe.window.ms,omitempty"`
 	// Compacted topics: how long a tombstone stays after the compaction that first met it, in ms.
 	DeleteRetentionMs any `json:"delete.retention.ms,omitempty"`

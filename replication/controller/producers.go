@@ -57,6 +57,7 @@ func (c *Controller) InitProducer(ctx context.Context, transactionalID string) (
 func (c *Controller) proposeProducers(ctx context.Context, cmd Command) (*ProducerIDs, error) {
 	var unknown error
 	for {
+		changed := c.watchLeader()
 		res, err := c.propose(ctx, cmd)
 		if err == nil {
 			ids, ok := res.(*ProducerIDs)
@@ -70,8 +71,8 @@ func (c *Controller) proposeProducers(ctx context.Context, cmd Command) (*Produc
 		} else if unknown == nil || !errors.Is(err, ErrNoController) {
 			return nil, err
 		}
-		if ctx.Err() != nil || c.failure() != nil || errors.Is(err, ErrNoController) {
-			return nil, unknown
+		if errors.Is(err, ErrNoController) || c.awaitLeader(ctx, changed) != nil {
+			return nil, unknown // also if a later try was provably not proposed
 		}
 	}
 }
