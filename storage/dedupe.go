@@ -73,10 +73,14 @@ type DedupeFigures struct {
 // DedupeFigures tells what the log remembers now.
 func (l *Log) DedupeFigures() DedupeFigures { return DedupeFigures{} }
 
-// ExportDedupe encodes what is remembered of records that a new replica can't learn
-// from the log any more: they are below the log start, or were compacted away.
-func (l *Log) ExportDedupe() ([]byte, error) { return nil, nil }
+// ExportDedupe encodes all that is remembered of records below an offset, for a
+// replica that can't learn it from the log: its copy begins above, or records were
+// compacted away. below may be anything up to the log's end.
+func (l *Log) ExportDedupe(int64) ([]byte, error) { return nil, nil }
 
-// ImportDedupe takes in what another replica exported. Taking it twice is harmless.
-// The error is a *CorruptError if it is no export.
+// ImportDedupe takes in what the leader exported, in place of all that is remembered of
+// records below the export's offset; it is durable when this returns, so that nobody
+// counts on this replica before. The log may end below that offset, for its records
+// come after: those up to there are known by then, also after a restart. Taking an
+// export twice is harmless. The error is a *CorruptError if it is no export.
 func (l *Log) ImportDedupe([]byte) error { return nil }
