@@ -8,7 +8,7 @@ SEEDS         ?= 2000
 SECONDS       ?= 60
 LDFLAGS       := -s -w -X main.version=$(VERSION)
 
-.PHONY: help build test race lint fuzz bench bench-quick bench-compare cluster cluster-long chaos chaos-groups model sim openapi ci clean
+.PHONY: help build test race lint fuzz bench bench-quick bench-compare cluster cluster-long chaos chaos-groups chaos-retries model sim openapi ci clean
 
 help: ## this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -52,6 +52,9 @@ chaos: ## three brokers under faults, and what their clients saw checked (SEED=1
 
 chaos-groups: ## consumer groups while brokers and coordinators are killed in a loop (SEED=1 SECONDS=600)
 	cd scripts/chaos && go run . -seed $(SEED) -duration $(SECONDS)s -clients 4 -only kill,kill-leader,kill-controller,kill-coordinator,kill-two,kill-all
+
+chaos-retries: ## every request sent again, also twice at once, while leaders are killed, paused and drained (SEED=1 SECONDS=60)
+	cd scripts/chaos && go run . -seed $(SEED) -duration $(SECONDS)s -clients 4 -groups=false -retries 64 -only kill,kill-leader,kill-two,kill-all,pause,pause-leader,restart,restart-leader
 
 model: ## the random model of replicas and controller (SEEDS=2000)
 	HIGHWATER_MODEL_SEEDS=$(SEEDS) go test ./replication/model -count=1 -timeout 0 -v -run 'TestModel$$'

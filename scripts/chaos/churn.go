@@ -19,10 +19,10 @@ import (
 const eventDeleted = "topic deleted"
 
 // churn makes, changes and deletes topics while faults are on, and deletes the
-// oldest records of the topic "trim".
+// oldest records of "trim", and of the topic like it whose requests are sent again.
 type churn struct {
-	r      *run
-	trimID string
+	r     *run
+	trims []*load.Topic
 
 	mu      sync.Mutex // guards what follows
 	deleted map[string]bool
@@ -31,8 +31,13 @@ type churn struct {
 }
 
 func newChurn(r *run) *churn {
-	at := slices.IndexFunc(r.topics, func(t *load.Topic) bool { return t.Name == "trim" })
-	return &churn{r: r, trimID: r.topics[at].ID, deleted: map[string]bool{}, late: map[string]bool{}, counts: map[string]int{}}
+	var trims []*load.Topic
+	for _, t := range slices.Concat(r.topics, r.again) {
+		if t.Trimmed || t.Name == "trim" {
+			trims = append(trims, t)
+		}
+	}
+	return &churn{r: r, trims: trims, deleted: map[string]bool{}, late: map[string]bool{}, counts: map[string]int{}}
 }
 
 func (c *churn) deletedIDs() map[string]bool {
@@ -61,18 +66,19 @@ func (c *churn) run(ctx context.Context) {
 	}
 }
 
-// trim deletes records of "trim" below a point.
+// trim deletes records of a topic that is there for it below a point.
 func (c *churn) trim(b *cluster.Broker, rnd *rand.Rand) {
 	var got struct {
 		Start int64 `json:"beginning_offset"`
 		End   int64 `json:"end_offset"`
 	}
-	if b.Ask("/topics/trim/partitions/0/offsets", &got) != nil || got.End-got.Start < 50 {
+	t := c.trims[rnd.IntN(len(c.trims))]
+	if b.Ask("/topics/"+t.Name+"/partitions/0/offsets", &got) != nil || got.End-got.Start < 50 {
 		return
 	}
-	op := &history.Op{ID: c.r.rec.NextID(), Client: "churn", Kind: history.Trim, Partition: history.Partition{Topic: c.trimID, Index: 0}, Broker: b.ID,
+	op := &history.Op{ID: c.r.rec.NextID(), Client: "churn", Kind: history.Trim, Partition: history.Partition{Topic: t.ID, Index: 0}, Broker: b.ID,
 		Call: c.r.rec.Now(), High: -1, Outcome: history.Failed}
-	status, answer, err := b.Do("DELETE", fmt.Sprintf("/topics/trim/partitions/0/records?before_offset=%d", got.Start+rnd.Int64N((got.End-got.Start)/2)), "")
+	status, answer, err := b.Do("DELETE", fmt.Sprintf("/topics/%s/partitions/0/records?before_offset=%d", t.Name, got.Start+rnd.Int64N((got.End-got.Start)/2)), "")
 	var moved struct {
 		Start *int64 `json:"beginning_offset"`
 	}

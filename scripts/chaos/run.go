@@ -49,6 +49,7 @@ type run struct {
 	cluster *cluster.Cluster
 	topics  []*load.Topic // that all clients use
 	grouped *load.Topic   // that the groups read
+	again   []*load.Topic // whose requests are all sent again
 	named   []string      // all of these topics, and that which holds the groups
 	nemesis *nemesis.Nemesis
 	watch   *watch
@@ -102,6 +103,7 @@ func (r *run) do(ctx context.Context) (*verdict, error) {
 	var churning sync.WaitGroup
 	churning.Go(func() { r.churn.run(clients) })
 	churning.Go(func() { r.compactGroups(clients) })
+	churning.Go(func() { r.grow(clients) })
 
 	faults, stopFaults := context.WithTimeout(ctx, r.duration)
 	r.nemesis = nemesis.New(nemesis.Config{Cluster: r.cluster, Record: r.rec, Seed: r.seed, Topics: r.named, Groups: r.groupNames(), Only: r.only, Session: r.session, Log: r.logf})
@@ -112,6 +114,7 @@ func (r *run) do(ctx context.Context) (*verdict, error) {
 	stopClients()
 	churning.Wait()
 	fleet.Wait()
+	r.grown()
 	r.end(fleet)
 	r.watch.last()
 	stopBackground()
@@ -156,11 +159,7 @@ func (r *run) start(ctx context.Context) (err error) {
 
 func (r *run) createTopics() error {
 	for _, l := range layout {
-		configs := l.configs
-		if r.brokers == 1 {
-			configs = strings.ReplaceAll(configs, `"min.insync.replicas":"2"`, `"min.insync.replicas":"1"`)
-		}
-		t, err := createTopic(r.cluster.Broker(1), l.name, l.partitions, min(l.factor, r.brokers), configs)
+		t, err := createTopic(r.cluster.Broker(1), l.name, l.partitions, min(l.factor, r.brokers), r.alone(l.configs))
 		if err != nil {
 			return err
 		}
@@ -171,10 +170,18 @@ func (r *run) createTopics() error {
 			r.topics = append(r.topics, t)
 		}
 	}
-	if !r.groups {
-		return nil
+	if err := r.createStorm(); err != nil || !r.groups {
+		return err
 	}
 	return r.firstGroup()
+}
+
+// alone are configs that one broker can keep, too.
+func (r *run) alone(configs string) string {
+	if r.brokers > 1 {
+		return configs
+	}
+	return strings.ReplaceAll(configs, `"min.insync.replicas":"2"`, `"min.insync.replicas":"1"`)
 }
 
 func createTopic(b *cluster.Broker, name string, partitions, factor int, configs string) (*load.Topic, error) {
@@ -197,6 +204,7 @@ func (r *run) fleet() *load.Fleet {
 	if cfg.GroupTopic = r.grouped; r.groups {
 		cfg.GroupSession = 2 * r.session
 	}
+	cfg.Again, cfg.Stormers, cfg.StormThink = r.again, r.retries, stormThink
 	for _, b := range r.cluster.Brokers {
 		cfg.URLs = append(cfg.URLs, b.URL())
 	}
@@ -251,6 +259,11 @@ func (r *run) end(fleet *load.Fleet) {
 	limited, cancel := context.WithTimeout(context.Background(), finalWithin)
 	defer cancel()
 	fleet.Final(limited)
+	settle, cancelSettle := context.WithTimeout(context.Background(), settleWithin)
+	defer cancelSettle()
+	for _, lacking := range fleet.Settle(settle) {
+		r.fail("V15", "%v after all faults were mended: %s", settleWithin, lacking)
+	}
 	if lacking := r.awaitSync(startLimit); lacking != "" {
 		r.fail("V15", "not in sync at the end: %s", lacking)
 	}
@@ -263,6 +276,7 @@ func (r *run) end(fleet *load.Fleet) {
 	if err := fleet.Views(); err != nil {
 		r.fail("V15", "%v", err)
 	}
+	r.memories()
 }
 
 // stop ends every broker in order and reads what each has on disk.
@@ -300,7 +314,7 @@ func (r *run) readDisk(b *cluster.Broker) error {
 		return err
 	}
 	for _, l := range logs {
-		if !slices.ContainsFunc(append(slices.Clone(r.topics), r.grouped), func(t *load.Topic) bool { return t.ID == l.Topic }) {
+		if !slices.ContainsFunc(append(slices.Concat(r.topics, r.again), r.grouped), func(t *load.Topic) bool { return t.ID == l.Topic }) {
 			continue
 		}
 		v := &history.View{Partition: history.Partition{Topic: l.Topic, Index: l.Partition}, Source: fmt.Sprintf("disk %d", b.ID), Disk: true}
@@ -339,7 +353,7 @@ func (r *run) judge(h *history.History) *verdict {
 		}
 	}
 	v.faults = r.nemesis.Counts()
-	v.evidence = append(evidence(h, readSigns(filepath.Join(r.dir, "node-*.log"))), groupEvidence(h)...)
+	v.evidence = slices.Concat(evidence(h, readSigns(filepath.Join(r.dir, "node-*.log"))), groupEvidence(h), againEvidence(h))
 	if r.groups {
 		v.evidence = append(v.evidence, count{what: "records of groups compacted away", n: int(r.compacted.Load()), needed: true})
 	}
@@ -347,7 +361,7 @@ func (r *run) judge(h *history.History) *verdict {
 	v.judge()
 	v.trouble = trouble(filepath.Join(r.dir, "node-*.log"))
 	v.topics = r.churn.counts
-	v.clients = append(clientCounts(h), groupCounts(h)...)
+	v.clients = slices.Concat(clientCounts(h), groupCounts(h), againCounts(h))
 	return v
 }
 
@@ -357,7 +371,7 @@ func checkAgain(path string) error {
 	if err != nil {
 		return err
 	}
-	v := &verdict{again: true, clients: append(clientCounts(h), groupCounts(h)...), evidence: groupEvidence(h)}
+	v := &verdict{again: true, clients: slices.Concat(clientCounts(h), groupCounts(h), againCounts(h)), evidence: slices.Concat(groupEvidence(h), againEvidence(h))}
 	deleted := map[string]bool{}
 	for _, e := range h.Events {
 		if e.What == eventDeleted {

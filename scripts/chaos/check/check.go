@@ -2,7 +2,7 @@
 // knows no broker: histories made by hand are checked like real ones, and its
 // tests show that each invariant, broken, is found.
 //
-// Every value is sent once, so a value names its record. "Truth" is a
+// Every value is sent once, or always under the same id, so a value names its record. "Truth" is a
 // partition's log at the end of the run, when all faults are mended: the view
 // with the highest end. An invariant that can't be judged by a history (the
 // topic was deleted, the records were purged) is left out, never guessed.
@@ -62,6 +62,7 @@ func Check(h *history.History, o Options) []Violation {
 	c.final()
 	c.samples()
 	c.groups()
+	c.attempts()
 	return c.found
 }
 
@@ -89,12 +90,13 @@ type checker struct {
 	keys  []history.Partition // sorted
 	parts map[history.Partition]*part
 	sent  map[string]*history.Op // by value
+	again map[[2]string]bool     // topic and value that were sent any number of times
 	found []Violation
 	count map[string]int
 }
 
 func newChecker(h *history.History, o Options) *checker {
-	c := &checker{h: h, o: o, parts: map[history.Partition]*part{}, sent: map[string]*history.Op{}, count: map[string]int{}}
+	c := &checker{h: h, o: o, parts: map[history.Partition]*part{}, sent: map[string]*history.Op{}, again: map[[2]string]bool{}, count: map[string]int{}}
 	for _, op := range h.Ops {
 		p := c.part(op.Partition)
 		switch op.Kind {
@@ -114,6 +116,11 @@ func newChecker(h *history.History, o Options) *checker {
 		}
 		for _, read := range asReads(op) {
 			c.part(read.Partition).reads = append(c.part(read.Partition).reads, read)
+		}
+	}
+	for _, a := range h.Attempts {
+		for i := range a.Items {
+			c.again[[2]string{a.Topic, a.Items[i].Value}] = true
 		}
 	}
 	for _, v := range h.Views {

@@ -87,6 +87,7 @@ func (c *checker) oneValueEach(p *part) {
 			c.fail("V4", "%s: %s is at %d and, in %s, at %d", p, value, first, by, offset)
 		}
 		switch op := c.sent[value]; {
+		case op == nil && c.again[[2]string{p.key.Topic, value}]:
 		case op == nil:
 			c.fail("V16", "%s: %q at %d of %s was never sent", p, value, offset, by)
 		case op.Partition != p.key:

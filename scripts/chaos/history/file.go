@@ -19,6 +19,10 @@ type line struct {
 	Event  *Event   `json:"event,omitempty"`
 	Sample *Sample  `json:"sample,omitempty"`
 	View   *View    `json:"view,omitempty"`
+
+	Attempt *Attempt `json:"attempt,omitempty"`
+	Lookup  *Lookup  `json:"lookup,omitempty"`
+	Memory  *Memory  `json:"memory,omitempty"`
 }
 
 // Recorder takes a history down, in memory and into a file. All of its methods
@@ -90,6 +94,30 @@ func (r *Recorder) View(v *View) {
 	r.write(line{View: v})
 }
 
+// Attempt takes down a finished request that is sent more than once.
+func (r *Recorder) Attempt(a *Attempt) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.h.Attempts = append(r.h.Attempts, a)
+	r.write(line{Attempt: a})
+}
+
+// Lookup takes down a question for a message.
+func (r *Recorder) Lookup(l *Lookup) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.h.Lookups = append(r.h.Lookups, l)
+	r.write(line{Lookup: l})
+}
+
+// Memory takes down what a replica remembers at the end.
+func (r *Recorder) Memory(m *Memory) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.h.Memories = append(r.h.Memories, m)
+	r.write(line{Memory: m})
+}
+
 func (r *Recorder) write(l line) {
 	b, err := json.Marshal(l)
 	if err == nil {
@@ -135,6 +163,12 @@ func Read(path string) (*History, error) {
 			h.Samples = append(h.Samples, l.Sample)
 		case l.View != nil:
 			h.Views = append(h.Views, l.View)
+		case l.Attempt != nil:
+			h.Attempts = append(h.Attempts, l.Attempt)
+		case l.Lookup != nil:
+			h.Lookups = append(h.Lookups, l.Lookup)
+		case l.Memory != nil:
+			h.Memories = append(h.Memories, l.Memory)
 		}
 	}
 }

@@ -155,4 +155,8 @@ type History struct {
 	Events  []Event
 	Samples []*Sample
 	Views   []*View
+
+	Attempts []*Attempt
+	Lookups  []*Lookup
+	Memories []*Memory
 }

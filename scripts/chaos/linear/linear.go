@@ -54,9 +54,13 @@ func Check(h *history.History, limit time.Duration) (results []Result) {
 			truth[v.Partition] = v
 		}
 	}
+	again := map[string]bool{} // what is sent any number of times is no operation
+	for _, a := range h.Attempts {
+		again[a.Topic] = true
+	}
 	model := logModel()
 	for key, v := range truth {
-		if v.Start > 0 {
+		if v.Start > 0 || again[key.Topic] {
 			continue // what was purged can't be placed
 		}
 		ops := operations(h, key, v)

@@ -25,7 +25,9 @@ const slack = 5 * time.Second
 type Topic struct {
 	Name       string
 	ID         string
-	Partitions int
+	Partitions int  // that it begins with
+	Grows      bool // it is given more of them
+	Trimmed    bool // its oldest records are deleted
 }
 
 // client is one client: it does one thing after the other.
@@ -130,6 +132,8 @@ type problem struct {
 	Detail  string `json:"detail"`
 	Start   *int64 `json:"log_start_offset"`
 	High    *int64 `json:"high_watermark"`
+
+	Expected *int64 `json:"expected_sequence"`
 }
 
 func (a *answer) problem() (p problem) {

@@ -27,6 +27,10 @@ type Config struct {
 
 	GroupTopic   *Topic        // that groups read, and other clients don't
 	GroupSession time.Duration // after which a silent member is expired; 0: no groups
+
+	Again      []*Topic // whose requests are all sent again, and which no other client writes to
+	Stormers   int      // clients that do
+	StormThink time.Duration
 }
 
 // Fleet is all clients of a run.
@@ -34,6 +38,8 @@ type Fleet struct {
 	cfg        Config
 	transports []*http.Transport
 	wg         sync.WaitGroup
+	stormers   []*stormer
+	sequencers []*sequencer
 }
 
 // New makes a fleet; nothing runs yet.
@@ -61,6 +67,7 @@ func (f *Fleet) Start(ctx context.Context) {
 		f.wg.Go(func() { f.watcher(ctx, c) })
 	}
 	f.startGroups(ctx)
+	f.startStorm(ctx)
 }
 
 // Wait returns when all clients have ended, each with its last answer.
@@ -73,10 +80,11 @@ func (f *Fleet) Wait() {
 
 // topics are all that there are.
 func (f *Fleet) topics() []*Topic {
+	all := slices.Concat(f.cfg.Topics, f.cfg.Again)
 	if f.cfg.GroupTopic == nil {
-		return f.cfg.Topics
+		return all
 	}
-	return append(slices.Clone(f.cfg.Topics), f.cfg.GroupTopic)
+	return append(all, f.cfg.GroupTopic)
 }
 
 // Final sends produces at acks=-1 to every partition through every broker until

@@ -32,15 +32,21 @@ func parseLine(line []byte) (history.Record, error) {
 	if r.Offset == nil {
 		return history.Record{}, fmt.Errorf("no record: %.200s", line) // such as the problem that ends a stream
 	}
-	value := []byte(r.Value)
-	if r.Encoding != "" {
-		var text string
-		_ = json.Unmarshal(r.Value, &text)
-		if value = []byte(text); r.Encoding == "base64" {
-			value, _ = base64.StdEncoding.DecodeString(text)
-		}
+	return history.Record{Offset: *r.Offset, Value: Name(r.value())}, nil
+}
+
+// value is its bytes.
+func (r *consumed) value() []byte {
+	if r.Encoding == "" {
+		return r.Value
 	}
-	return history.Record{Offset: *r.Offset, Value: Name(value)}, nil
+	var text string
+	_ = json.Unmarshal(r.Value, &text)
+	if r.Encoding != "base64" {
+		return []byte(text)
+	}
+	value, _ := base64.StdEncoding.DecodeString(text)
+	return value
 }
 
 // fetch reads once, and takes it down.

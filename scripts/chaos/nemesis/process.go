@@ -23,7 +23,8 @@ func processFaults() []fault {
 		{name: "pause-controller", weight: 4, begin: func(n *Nemesis, _ context.Context) (func(), string) { return n.pause(n.controller()) }},
 		{name: "pause-coordinator", weight: 4, groups: true, begin: func(n *Nemesis, _ context.Context) (func(), string) { return n.pause(n.coordinator()) }},
 		{name: "pause-all", weight: 1, begin: func(n *Nemesis, _ context.Context) (func(), string) { return n.pause(n.all()...) }},
-		{name: "restart", weight: 5, begin: (*Nemesis).restart},
+		{name: "restart", weight: 5, begin: func(n *Nemesis, _ context.Context) (func(), string) { return n.restart(n.any()) }},
+		{name: "restart-leader", weight: 4, begin: func(n *Nemesis, _ context.Context) (func(), string) { return n.restart(n.leader()) }},
 		{name: "wipe", weight: 2, alone: true, begin: (*Nemesis).wipe},
 	}
 }
@@ -72,8 +73,7 @@ func (n *Nemesis) pause(ids ...int) (end func(), hit string) {
 }
 
 // restart is SIGTERM: it has to end in order.
-func (n *Nemesis) restart(context.Context) (end func(), hit string) {
-	id := n.any()
+func (n *Nemesis) restart(id int) (end func(), hit string) {
 	b := n.c.Broker(id)
 	b.Resume()
 	if !b.Running() {
