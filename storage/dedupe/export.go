@@ -2,7 +2,6 @@ package dedupe
 
 import (
 	"encoding/binary"
-	"math"
 )
 
 // An export is what a log below an offset can't tell any more: runs and a snapshot, each
@@ -12,68 +11,93 @@ const exportVersion = 1
 // Export gives all that is remembered of what lies below an offset, for a replica
 // that can't learn it from the log: because its copy begins above, or was compacted below. It
 // may be called without the lock. The error is read's or a *CorruptError.
+//
+// Below Covered the newest append time isn't known of every offset: then it is
+// that of the last message or batch that is remembered. That is right as long as
+// the leaders' clocks didn't go back.
 func (v *View) Export(below int64, read Reader) ([]byte, error) {
-	var runs [][]byte
-	// What is above: its oldest time and ordinal are what newest and total were below.
-	newest, total := v.newest, v.total
-	above := func(time, ordinal int64) { newest, total = min(newest, time), min(total, ordinal) }
+	x := export{below: below, total: v.total}
 	for _, r := range v.runs {
-		if r.First >= below {
-			above(r.MinTime, r.firstOrdinal)
-			continue
-		}
-		b, err := read(r)
-		if err != nil {
+		if err := x.run(r, read); err != nil {
 			return nil, err
-		}
-		if r.Next <= below {
-			if err := r.each(b, func(Entry) {}); err != nil { // nothing damaged goes out
-				return nil, err
-			}
-			runs = append(runs, b)
-			continue
-		}
-		var part []Entry
-		if err := r.each(b, func(e Entry) {
-			if e.Offset < below {
-				part = append(part, e)
-			} else {
-				above(e.Time, e.Ordinal)
-			}
-		}); err != nil {
-			return nil, err
-		}
-		if run := buildRun(r.First, below, part); run != nil {
-			runs = append(runs, run)
 		}
 	}
 	var part []Entry
 	for _, e := range v.tail {
-		if e.Offset < below {
-			part = append(part, e)
-		} else {
-			above(e.Time, e.Ordinal)
-		}
+		part = x.entry(part, e)
 	}
 	if len(part) > 0 {
-		runs = append(runs, buildRun(part[0].Offset, part[len(part)-1].Offset+1, part))
+		x.runs = append(x.runs, buildRun(part[0].Offset, part[len(part)-1].Offset+1, part))
 	}
-	var list []*producer
-	for _, p := range v.producers {
-		kept := p.upTo(below)
-		if kept != p {
-			above(p.firstAbove(below), math.MaxInt64)
-		}
-		if kept != nil {
-			list = append(list, kept)
-		}
-	}
-	out := binary.BigEndian.AppendUint32([]byte{exportVersion}, uint32(len(runs)))
-	for _, part := range append(runs, appendSnapshot(nil, below, newest, total, list)) {
+	list := x.producers(v)
+	out := binary.BigEndian.AppendUint32([]byte{exportVersion}, uint32(len(x.runs)))
+	for _, part := range append(x.runs, appendSnapshot(nil, below, x.newest, x.total, list)) {
 		out = binary.BigEndian.AppendUint64(out, uint64(len(part)))
 		out = append(out, part...)
 	}
 	return out, nil
+}
+
+// export gathers what is below an offset.
+type export struct {
+	below int64
+	runs  [][]byte
+	// newest is the time of the newest that is below, total the ordinal of the oldest that isn't.
+	newest, total int64
+}
+
+// producers gives those that are below, as they were there, or, below covered, of
+// what they were at covered: what came later may be cut off again.
+func (x *export) producers(v *View) []*producer {
+	marks := v.journal
+	for len(marks) > 0 && marks[0].next <= x.below {
+		x.newest = max(x.newest, marks[0].time)
+		marks = marks[1:]
+	}
+	if x.below >= v.covered {
+		x.newest = max(x.newest, v.coveredNewest)
+	}
+	if x.below >= v.next {
+		x.newest = v.newest
+	}
+	var list []*producer
+	for _, p := range without(v.producers, marks) {
+		if p = p.upTo(x.below); p != nil {
+			list = append(list, p)
+			x.newest = max(x.newest, p.newest().time)
+		}
+	}
+	return list
+}
+
+func (x *export) run(r *Run, read Reader) error {
+	if r.First >= x.below {
+		x.total = min(x.total, r.firstOrdinal)
+		return nil
+	}
+	b, err := read(r)
+	if err != nil {
+		return err
+	}
+	var part []Entry
+	if err := r.each(b, func(e Entry) { part = x.entry(part, e) }); err != nil {
+		return err
+	}
+	if r.Next <= x.below {
+		x.runs = append(x.runs, b)
+	} else if len(part) > 0 {
+		x.runs = append(x.runs, buildRun(r.First, min(r.Next, x.below), part))
+	}
+	return nil
+}
+
+func (x *export) entry(part []Entry, e Entry) []Entry {
+	if e.Offset >= x.below {
+		x.total = min(x.total, e.Ordinal)
+		return part
+	}
+	x.newest = max(x.newest, e.Time)
+	return append(part, e)
 }
 
 // upTo is the producer without batches that reach above the offset; nil if none is left.
@@ -90,16 +114,6 @@ func (p *producer) upTo(offset int64) *producer {
 		return nil
 	}
 	return &cut
-}
-
-// firstAbove is the time of the first batch that reaches above the offset.
-func (p *producer) firstAbove(offset int64) int64 {
-	for _, s := range p.batches[:p.n] {
-		if s.next > offset {
-			return s.time
-		}
-	}
-	return math.MaxInt64
 }
 
 // Import is an export, taken apart: store runs and snapshot as a flush's, then

@@ -3,6 +3,9 @@ package dedupe
 // Flush moves what is committed out of the tail into a run, and makes a snapshot of the
 // producers: BeginFlush under the lock, Build without it, then the owner stores
 // both and the new Covered together, then CommitFlush under the lock. There is one at a time.
+//
+// What the log drops or compacts has to be covered before, or a restart would know less than
+// the State did.
 type Flush struct {
 	// Below is the offset that will be covered.
 	Below int64
@@ -32,10 +35,7 @@ func (s *State) FlushDue(committed int64) bool {
 // the begin of a batch, and may never be cut off from the log again. nil: nothing is there that
 // isn't covered.
 func (s *State) BeginFlush(committed int64) *Flush {
-	below := min(committed, s.next)
-	if committed > s.next && s.next <= committed {
-		below = committed // what the log has above next carries nothing
-	}
+	below := committed
 	if below <= s.covered {
 		return nil
 	}
@@ -47,7 +47,7 @@ func (s *State) BeginFlush(committed int64) *Flush {
 	}
 	f := &Flush{Below: below, marks: marks, newest: s.newestAt(below), total: s.totalAt(below)}
 	if f.Unchanged = n == 0 && marks == 0; !f.Unchanged {
-		f.producers = s.producers.asOf(s.journal[marks:])
+		f.producers = without(s.producers.list(), s.journal[marks:])
 		edge := s.cfg.edge(f.newest, f.total, s.start)
 		for i := range n {
 			if e := s.tail.entry(i); edge.live(e) {
@@ -58,14 +58,7 @@ func (s *State) BeginFlush(committed int64) *Flush {
 	if len(f.entries) > 0 {
 		f.first = f.entries[0].Offset
 	}
-	forgotten := s.cfg.producerEdge(f.newest)
-	kept := f.producers[:0]
-	for _, p := range f.producers {
-		if p.newest().time >= forgotten {
-			kept = append(kept, p)
-		}
-	}
-	f.producers = kept
+	f.producers = youngEnough(f.producers, s.cfg.producerEdge(f.newest))
 	s.flushing = f
 	return f
 }

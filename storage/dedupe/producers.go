@@ -58,10 +58,12 @@ type node struct {
 
 // change is what a batch changed, to be undone in the opposite order.
 type change struct {
-	node    *node     // nil: nothing
+	node    *node // nil: nothing
+	id      int64
 	was     *producer // nil: there was none
 	older   *node     // behind which it stood
 	evicted *node     // who had to go
+	gone    *producer // the same; unlike a node it never changes
 }
 
 func (ps *producers) get(id int64) *producer {
@@ -78,18 +80,18 @@ func (ps *producers) set(p *producer) change {
 	}
 	n := ps.byID[p.id]
 	if n != nil {
-		c := change{node: n, was: n.producer, older: n.older}
+		c := change{node: n, id: p.id, was: n.producer, older: n.older}
 		ps.unlink(n)
 		n.producer = p
 		ps.linkBehind(n, ps.newest)
 		return c
 	}
 	n = &node{producer: p}
-	c := change{node: n}
+	c := change{node: n, id: p.id}
 	ps.byID[p.id] = n
 	ps.linkBehind(n, ps.newest)
 	if len(ps.byID) > ps.max {
-		c.evicted = ps.oldest
+		c.evicted, c.gone = ps.oldest, ps.oldest.producer
 		ps.remove(c.evicted)
 	}
 	return c
@@ -156,31 +158,48 @@ func (ps *producers) forget(ms int64) {
 	}
 }
 
-// asOf lists the producers as they were before the changes were made, oldest changes first.
-func (ps *producers) asOf(undone []mark) []*producer {
-	was := map[*node]*producer{}
-	for i := len(undone) - 1; i >= 0; i-- {
-		c := &undone[i].change
-		if c.node == nil {
-			continue
-		}
-		if c.evicted != nil {
-			was[c.evicted] = c.evicted.producer
-		}
-		was[c.node] = c.was
-	}
+// list gives all, oldest first.
+func (ps *producers) list() []*producer {
 	list := make([]*producer, 0, len(ps.byID))
 	for n := ps.oldest; n != nil; n = n.newer {
-		if _, changed := was[n]; !changed {
-			list = append(list, n.producer)
+		list = append(list, n.producer)
+	}
+	return list
+}
+
+// without gives the producers of a list as they were before changes were made to
+// it, oldest changes first; in no order. It is pure.
+func without(list []*producer, undone []mark) []*producer {
+	if len(undone) == 0 {
+		return list
+	}
+	was := map[int64]*producer{}
+	for i := len(undone) - 1; i >= 0; i-- {
+		c := &undone[i].change
+		if c.gone != nil {
+			was[c.gone.id] = c.gone
+		}
+		if c.node != nil {
+			was[c.id] = c.was
+		}
+	}
+	before := make([]*producer, 0, len(list))
+	for _, p := range list {
+		if _, changed := was[p.id]; !changed {
+			before = append(before, p)
 		}
 	}
 	for _, p := range was {
 		if p != nil {
-			list = append(list, p)
+			before = append(before, p)
 		}
 	}
-	return list
+	return before
+}
+
+// youngEnough filters a list in place.
+func youngEnough(list []*producer, edge int64) []*producer {
+	return slices.DeleteFunc(list, func(p *producer) bool { return p.newest().time < edge })
 }
 
 // byLastOffset sorts producers as they stand in the list.

@@ -5,18 +5,19 @@ import (
 	"encoding/binary"
 	"hash/crc32"
 	"math/bits"
+	"sort"
 )
 
-// A run holds entries sorted by id, the newest one of each, in bytes that never
+// A run holds entries sorted by id, the newest of an id first, in bytes that never
 // change (big endian):
 //
 //	 0 version 1
 //	 4 count 4           entries
 //	 8 first 8           the offsets that the run covers: from here …
 //	16 next 8            … to before here
-//	24 first ordinal 8   the smallest of an entry
+//	24 first ordinal 8   no entry has a smaller one
 //	32 next ordinal 8    above the largest
-//	40 min time 8        ms, the smallest of an entry
+//	40 min time 8        ms, no entry has a smaller one
 //	48 max time 8        ms, the largest
 //	56 filter size 4     bytes, a multiple of 64
 //	60 filter
@@ -85,7 +86,7 @@ func OpenRun(b []byte) (*Run, error) {
 	if crc32.Checksum(b[:end], castagnoli) != binary.BigEndian.Uint32(b[end:]) {
 		return nil, corrupt("checksum of a run's header")
 	}
-	if r.First < 0 || r.Next <= r.First || r.MinTime < 0 || r.MaxTime < r.MinTime || r.MaxTime > maxTime || r.nextOrdinal <= r.firstOrdinal {
+	if r.First < 0 || r.Next <= r.First || r.MinTime < 0 || r.MaxTime < r.MinTime || r.MaxTime > maxTime || r.nextOrdinal <= r.firstOrdinal || r.Next-r.First > maxSpan {
 		return nil, corrupt("header of a run [%d, %d)", r.First, r.Next)
 	}
 	r.filter = bytes.Clone(b[runHeaderSize:end])
@@ -121,20 +122,25 @@ func (r *Run) decode(b []byte) Entry {
 	}
 }
 
-// find looks the id up in the run's bytes. IDs are spread evenly, so that the
+// find looks for the id's newest entry in the run's bytes. IDs are spread evenly, so that the
 // first guess is a few blocks off at most.
 func (r *Run) find(b []byte, id ID) (Entry, bool, error) {
 	lo, hi := 0, r.blocks()
 	hit, _ := bits.Mul64(binary.BigEndian.Uint64(id[:8]), uint64(r.Count))
 	guess, step := int(hit)/blockEntries, 1
+	var after []byte // of a block, whose first entry has the id
 	for lo < hi {
 		i := min(max(guess, lo), hi-1)
 		block, err := r.block(b, i)
 		if err != nil {
 			return Entry{}, false, err
 		}
-		switch last := block[len(block)-entrySize:]; {
-		case bytes.Compare(id[:], block[:16]) < 0:
+		last := block[len(block)-entrySize:]
+		switch c := bytes.Compare(id[:], block[:16]); {
+		case c == 0 && i > 0:
+			after = block // but it may begin in the block before
+			fallthrough
+		case c < 0:
 			hi = i
 			guess = max(i-step, (lo+hi)/2)
 		case bytes.Compare(id[:], last[:16]) > 0:
@@ -146,23 +152,20 @@ func (r *Run) find(b []byte, id ID) (Entry, bool, error) {
 		}
 		step *= 2
 	}
+	if after != nil {
+		return r.decode(after), true, nil
+	}
 	return Entry{}, false, nil
 }
 
+// findIn looks in one block.
 func (r *Run) findIn(block []byte, id ID) (Entry, bool) {
-	lo, hi := 0, len(block)/entrySize
-	for lo < hi {
-		mid := (lo + hi) / 2
-		switch e := block[mid*entrySize:]; bytes.Compare(e[:16], id[:]) {
-		case 0:
-			return r.decode(e), true
-		case -1:
-			lo = mid + 1
-		default:
-			hi = mid
-		}
+	n := len(block) / entrySize
+	i := sort.Search(n, func(i int) bool { return bytes.Compare(block[i*entrySize:i*entrySize+16], id[:]) >= 0 })
+	if i == n || ID(block[i*entrySize:]) != id {
+		return Entry{}, false
 	}
-	return Entry{}, false
+	return r.decode(block[i*entrySize:]), true
 }
 
 // each yields all entries in the order of their ids.

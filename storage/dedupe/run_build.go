@@ -9,37 +9,28 @@ import (
 )
 
 // runWriter makes a run from entries that come in the order of their ids, the
-// newest of an id first; it keeps that one only.
+// newest of an id first.
 type runWriter struct {
-	frame  Run // First, and the bases of what entries say: firstOrdinal, MinTime
-	blocks []byte
-	last   ID
-	// What the entries say.
-	minTime, maxTime       int64
-	minOrdinal, maxOrdinal int64
+	frame               Run // First, and the bases of what entries say: firstOrdinal, MinTime
+	blocks              []byte
+	maxTime, maxOrdinal int64 // of the entries
 }
 
-// newRunWriter takes a run's first offset, the smallest time and ordinal that any entry has, and the
-// number of entries that will come at most.
+// newRunWriter takes a run's first offset, a time and an ordinal below which no entry has one, and
+// the number of entries that will come at most.
 func newRunWriter(first, minTime, minOrdinal int64, capacity int) *runWriter {
 	return &runWriter{
-		frame:   Run{First: first, MinTime: minTime, firstOrdinal: minOrdinal},
-		blocks:  make([]byte, 0, blocksSize(capacity)),
-		minTime: math.MaxInt64, minOrdinal: math.MaxInt64,
+		frame:  Run{First: first, MinTime: minTime, firstOrdinal: minOrdinal},
+		blocks: make([]byte, 0, blocksSize(capacity)),
 	}
 }
 
 func (w *runWriter) add(e Entry) {
-	if w.frame.Count > 0 && e.ID == w.last {
-		return
-	}
 	if w.frame.Count > 0 && w.frame.Count%blockEntries == 0 {
 		w.closeBlock()
 	}
-	w.last = e.ID
 	w.frame.Count++
-	w.minTime, w.maxTime = min(w.minTime, e.Time), max(w.maxTime, e.Time)
-	w.minOrdinal, w.maxOrdinal = min(w.minOrdinal, e.Ordinal), max(w.maxOrdinal, e.Ordinal)
+	w.maxTime, w.maxOrdinal = max(w.maxTime, e.Time), max(w.maxOrdinal, e.Ordinal)
 	b := append(w.blocks, e.ID[:]...)
 	b = appendUint48(b, e.Offset-w.frame.First)
 	b = appendUint48(b, e.Time-w.frame.MinTime)
@@ -74,7 +65,6 @@ func (w *runWriter) finish(next int64) []byte {
 	b := make([]byte, 0, runHeaderSize+len(f)+4+len(w.blocks))
 	b = append(b, runVersion, 0, 0, 0)
 	b = binary.BigEndian.AppendUint32(b, uint32(w.frame.Count))
-	// The bases, not the smallest that is left: entries count from them.
 	for _, v := range []int64{w.frame.First, next, w.frame.firstOrdinal, w.maxOrdinal + 1, w.frame.MinTime, w.maxTime} {
 		b = binary.BigEndian.AppendUint64(b, uint64(v))
 	}

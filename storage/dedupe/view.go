@@ -9,25 +9,26 @@ import (
 // View is a State as it was at a moment. It never changes; its methods may be
 // called without the lock. They read runs: their errors are read's or a *CorruptError.
 type View struct {
-	edge                         edge
-	covered, next, newest, total int64
-	runs                         []*Run
-	tail                         []Entry
-	producers                    []*producer
+	edge          edge
+	producerEdge  int64
+	covered, next int64
+	newest, total int64
+	coveredNewest int64
+	runs          []*Run
+	tail          []Entry
+	producers     []*producer
+	journal       []mark // of their nodes nothing may be looked at
 }
 
 // View copies the tail and lists the producers.
 func (s *State) View() *View {
-	v := &View{edge: s.edge(), covered: s.covered, next: s.next, newest: s.newest, total: s.total, runs: s.runs}
+	v := &View{
+		edge: s.edge(), producerEdge: s.cfg.producerEdge(s.newest), covered: s.covered, next: s.next, newest: s.newest, total: s.total,
+		coveredNewest: s.coveredNewest, runs: s.runs, producers: s.producers.list(), journal: slices.Clone(s.journal),
+	}
 	v.tail = make([]Entry, len(s.tail.entries))
 	for i := range v.tail {
 		v.tail[i] = s.tail.entry(i)
-	}
-	forgotten := s.cfg.producerEdge(s.newest)
-	for n := s.producers.oldest; n != nil; n = n.newer {
-		if n.producer.newest().time >= forgotten {
-			v.producers = append(v.producers, n.producer)
-		}
 	}
 	return v
 }
@@ -83,7 +84,7 @@ func (v *View) Digest(read Reader) ([32]byte, error) {
 		b = binary.BigEndian.AppendUint64(b, uint64(e.Time))
 		h.Write(binary.BigEndian.AppendUint64(b, e.Content))
 	}
-	list := slices.Clone(v.producers)
+	list := youngEnough(slices.Clone(v.producers), v.producerEdge)
 	for i, p := range list {
 		same := *p
 		same.before = 0 // how much is known of it depends on where the log began
