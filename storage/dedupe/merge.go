@@ -1,6 +1,10 @@
 package dedupe
 
-import "sort"
+import (
+	"bytes"
+	"slices"
+	"sort"
+)
 
 const (
 	mergeRuns = 4 // of a class become one of the next class
@@ -68,7 +72,12 @@ func mergeable(runs []*Run) (from, to int) {
 // Build makes the bytes of the run that takes the place of the others; nil: nothing of
 // them is live. Call it without the lock. The error is read's or a *CorruptError.
 func (m *Merge) Build(read Reader) (run []byte, err error) {
-	var entries []Entry
+	oldest, newest := m.Replaces[0], m.Replaces[len(m.Replaces)-1]
+	if !m.edge.liveRun(newest) {
+		return nil, nil
+	}
+	var cursors []*runCursor
+	capacity := 0
 	for _, r := range m.Replaces {
 		if !m.edge.liveRun(r) {
 			continue
@@ -77,15 +86,58 @@ func (m *Merge) Build(read Reader) (run []byte, err error) {
 		if err != nil {
 			return nil, err
 		}
-		if err := r.each(b, func(e Entry) {
-			if m.edge.live(e) {
-				entries = append(entries, e)
-			}
-		}); err != nil {
+		c := &runCursor{run: r, bytes: b}
+		if err := c.next(); err != nil {
 			return nil, err
 		}
+		cursors = append(cursors, c)
+		capacity += r.Count
 	}
-	return buildRun(m.Replaces[0].First, m.Replaces[len(m.Replaces)-1].Next, entries), nil
+	// What is live isn't below the edge.
+	w := newRunWriter(oldest.First, max(oldest.MinTime, m.edge.time), max(oldest.firstOrdinal, m.edge.ordinal), capacity)
+	for len(cursors) > 0 {
+		least := len(cursors) - 1 // of equal ids the newest comes first
+		for i := least - 1; i >= 0; i-- {
+			if bytes.Compare(cursors[i].entry.ID[:], cursors[least].entry.ID[:]) < 0 {
+				least = i
+			}
+		}
+		c := cursors[least]
+		if m.edge.live(c.entry) {
+			w.add(c.entry)
+		}
+		if err := c.next(); err != nil {
+			return nil, err
+		}
+		if c.done {
+			cursors = slices.Delete(cursors, least, least+1)
+		}
+	}
+	return w.finish(newest.Next), nil
+}
+
+// runCursor walks over a run.
+type runCursor struct {
+	run   *Run
+	bytes []byte
+	block []byte // what is left of it
+	at    int    // the next one
+	entry Entry
+	done  bool
+}
+
+func (c *runCursor) next() (err error) {
+	if len(c.block) == 0 {
+		if c.done = c.at == c.run.blocks(); c.done {
+			return nil
+		}
+		if c.block, err = c.run.block(c.bytes, c.at); err != nil {
+			return err
+		}
+		c.at++
+	}
+	c.entry, c.block = c.run.decode(c.block), c.block[entrySize:]
+	return nil
 }
 
 // CommitMerge puts the run in the place of those that m replaces; nil: nothing. False: the state

@@ -21,7 +21,6 @@ type naiveProducer struct {
 func recompute(cfg Config, start int64, maxProducers int, log []*Batch) *naive {
 	n := &naive{cfg: cfg, start: start}
 	for _, b := range log {
-		before := n.newest
 		if b.Time != NoTime && b.Time > n.newest {
 			n.newest = b.Time
 		}
@@ -33,7 +32,7 @@ func recompute(cfg Config, start int64, maxProducers int, log []*Batch) *naive {
 		if b.Producer.ID == NoProducer {
 			continue
 		}
-		p := n.producer(b.Producer.ID, before)
+		p := n.producer(b.Producer.ID, n.newest)
 		n.producers = slices.DeleteFunc(n.producers, func(q *naiveProducer) bool { return q.id == b.Producer.ID })
 		if p == nil || p.epoch != b.Producer.Epoch {
 			p = &naiveProducer{id: b.Producer.ID, epoch: b.Producer.Epoch, written: int64(b.Producer.Sequence)}

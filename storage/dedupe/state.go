@@ -79,7 +79,9 @@ func (s *State) Note(b *Batch) {
 	}
 	traced := s.noteMessages(b, time)
 	if b.Producer.ID != NoProducer {
-		was := s.producer(b.Producer.ID)
+		// Forgotten by this batch's own time: so nobody has to know the time before it, as
+		// a replica can't that begins with the offsets inside it.
+		was := s.producer(b.Producer.ID, time)
 		c := s.producers.set(was.with(b.Producer, b.Base, b.Next, time))
 		s.journal = append(s.journal, mark{next: b.Next, time: time, change: c})
 	} else if !traced && time > s.newest {
@@ -112,10 +114,10 @@ func (s *State) noteMessages(b *Batch, time int64) (any bool) {
 	return any
 }
 
-// producer is what is known of a producer; nil if it is forgotten.
-func (s *State) producer(id int64) *producer {
+// producer is what is known of a producer; nil if it is forgotten when that is the newest time.
+func (s *State) producer(id, newest int64) *producer {
 	p := s.producers.get(id)
-	if p == nil || s.cfg.producerEdge(s.newest) > p.newest().time {
+	if p == nil || s.cfg.producerEdge(newest) > p.newest().time {
 		return nil
 	}
 	return p
@@ -123,7 +125,7 @@ func (s *State) producer(id int64) *producer {
 
 // Check judges an append of an idempotent producer (I3). Errors: *GapError,
 // *FencedError, ErrUnknownProducer.
-func (s *State) Check(p Producer) (Verdict, error) { return s.producer(p.ID).check(p) }
+func (s *State) Check(p Producer) (Verdict, error) { return s.producer(p.ID, s.newest).check(p) }
 
 // FindTail gives the newest entry of the id if it is in the tail, live or not; it is newer than what
 // runs have of the id.

@@ -81,8 +81,8 @@ func (s *State) firstLive() int64 {
 	for _, r := range s.runs {
 		if edge.liveRun(r) {
 			from := r.firstOrdinal
-			from = max(from, r.firstOrdinal+share(r.nextOrdinal-r.firstOrdinal, edge.time-r.MinTime, r.MaxTime-r.MinTime+1))
-			from = max(from, r.firstOrdinal+share(r.nextOrdinal-r.firstOrdinal, edge.offset-r.First, r.Next-r.First))
+			from = max(from, r.firstOrdinal+share(r.nextOrdinal-r.firstOrdinal, r.MinTime, edge.time, r.MaxTime+1))
+			from = max(from, r.firstOrdinal+share(r.nextOrdinal-r.firstOrdinal, r.First, edge.offset, r.Next))
 			return max(from, edge.ordinal)
 		}
 	}
@@ -100,18 +100,18 @@ func (s *State) timeOf(ordinal int64) int64 {
 	}
 	for _, r := range s.runs {
 		if ordinal < r.nextOrdinal {
-			return r.MinTime + share(r.MaxTime-r.MinTime, ordinal-r.firstOrdinal, r.nextOrdinal-r.firstOrdinal)
+			return r.MinTime + share(r.MaxTime-r.MinTime, r.firstOrdinal, ordinal, r.nextOrdinal)
 		}
 	}
 	return s.coveredNewest
 }
 
-// share is part/whole of n, between 0 and n.
-func share(n, part, whole int64) int64 {
-	if part <= 0 || whole <= 0 {
+// share is the part of n that at is of the way from from to to, between 0 and n.
+func share(n, from, at, to int64) int64 {
+	if at <= from {
 		return 0
 	}
-	return int64(float64(n) * min(1, float64(part)/float64(whole)))
+	return int64(float64(n) * min(1, float64(at-from)/float64(to-from)))
 }
 
 // countEvicted counts those of the last n entries' predecessors that had to go for their number.
