@@ -28,10 +28,11 @@ import (
 //	@Param			isolation.level					query	string	false	"Neither ever shows a record at or above the high watermark"	Enums(read_committed,read_uncommitted)	default(read_committed)	example(read_committed)
 //	@Param			Prefer			header	string	false	"wait=N: the same as timeout, in seconds; what is no such preference is passed over"	example(wait=1)
 //	@Success		200	{array}	schema.Record	"The records; none when none came in time."
+//	@Success	204	"As one CloudEvent: none came in time."
 //	@Header			200	{integer}	Highwater-Generation	"The group's generation in which the member has its partitions."
 //	@Header			200	{string}	Highwater-Reset			"Partitions whose position retention had removed, as topic/partition:from:to, separated by commas."
 //	@Header			200	{string}	Highwater-Stale			"true: a leader has lost touch with the cluster; there may be more records than it knows of."
-//	@x-media-200	{"application/json":"[Record]","application/x-ndjson":"text","application/vnd.kafka.v2+json":"[DialectRecord]","application/vnd.kafka.json.v2+json":"[DialectRecord]","application/vnd.kafka.binary.v2+json":"[DialectRecord]","application/vnd.kafka.text.v2+json":"[DialectRecord]"}
+//	@x-media-200	{"application/json":"[Record]","application/x-ndjson":"text","application/vnd.kafka.v2+json":"[DialectRecord]","application/vnd.kafka.json.v2+json":"[DialectRecord]","application/vnd.kafka.binary.v2+json":"[DialectRecord]","application/vnd.kafka.text.v2+json":"[DialectRecord]","application/cloudevents+json":"CloudEvent","application/cloudevents-batch+json":"[CloudEvent]"}
 //	@x-errors		[40403,40601,40903,40905,40906,40907,41001,42201,42901,50001,50302,50303,50306,50701]
 //	@Router			/consumers/{group}/records [get]
 func (a *api) consume(w http.ResponseWriter, r *http.Request) error {

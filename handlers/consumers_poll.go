@@ -84,6 +84,7 @@ func (p *pollRun) answer(w http.ResponseWriter) (written bool, err error) {
 	if err := p.q.represent(p.request, p.poll.State().Options.Format); err != nil {
 		return false, err
 	}
+	p.budget = p.q.budget()
 	ctx, cancel := context.WithDeadline(p.request.Context(), p.until.Add(pollGrace))
 	defer cancel()
 	if err := p.collect(ctx); err != nil {
@@ -270,16 +271,24 @@ func (p *pollRun) write(w http.ResponseWriter) error {
 	h := w.Header()
 	p.q.headers(h)
 	h["Highwater-Generation"] = []string{strconv.Itoa(int(p.poll.State().Generation))}
-	h["Content-Length"] = []string{strconv.Itoa(len(out))}
+	status := http.StatusOK
+	if len(out) == 0 && p.q.media == typeEvent { // as writeRecords
+		status = http.StatusNoContent
+		delete(h, "Content-Type")
+	} else {
+		h["Content-Length"] = []string{strconv.Itoa(len(out))}
+	}
 	if len(p.reset) > 0 {
 		h["Highwater-Reset"] = []string{string(p.reset)}
 	}
 	if p.stale {
 		h["Highwater-Stale"] = yes
 	}
-	w.WriteHeader(http.StatusOK)
-	if _, err := w.Write(out); err != nil {
-		return err
+	w.WriteHeader(status)
+	if status == http.StatusOK {
+		if _, err := w.Write(out); err != nil {
+			return err
+		}
 	}
 	// The answer goes out now: the coordinator hears of it afterwards.
 	return http.NewResponseController(w).Flush()

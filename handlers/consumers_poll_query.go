@@ -4,7 +4,9 @@ import (
 	"errors"
 	"math"
 	"net/http"
+	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"highwater/replication/group"
@@ -53,15 +55,15 @@ func pollParams(r *http.Request, q *params) (*pollQuery, error) {
 // the instance was made with, "" being none.
 func (out *pollQuery) represent(r *http.Request, format string) error {
 	byFormat := map[string]string{formatNameJSON: typeKafkaJSON, formatNameBinary: typeKafkaBinary, formatNameText: typeKafkaText}
-	offers := []string{typeJSON, typeNDJSON, typeKafkaJSON, typeKafkaBinary, typeKafkaText, typeKafka}
+	offers := []string{typeJSON, typeNDJSON, typeKafkaJSON, typeKafkaBinary, typeKafkaText, typeKafka, typeEvents, typeEvent}
 	own, has := byFormat[format]
 	if has {
-		offers = []string{own, typeKafka, typeJSON, typeNDJSON}
+		offers = []string{own, typeKafka, typeJSON, typeNDJSON, typeEvents, typeEvent}
 	}
 	media, err := negotiate(r, offers...)
 	if err != nil {
 		if e := (*requestError)(nil); has && errors.As(err, &e) {
-			e.detail = "Accept doesn't fit this instance, which was made with the format " + format + ". It answers as: " + own + ", " + typeJSON + " or " + typeNDJSON + "."
+			e.detail = "Accept doesn't fit this instance, which was made with the format " + format + ". It answers as: " + strings.Join(slices.Delete(offers, 1, 2), ", ") + "."
 			e.fix = "Ask for one of them with Accept, or make an instance with another format, or without one."
 		}
 		return err
@@ -81,8 +83,13 @@ func (out *pollQuery) represent(r *http.Request, format string) error {
 		out.format = vndBinaryFormat()
 	case typeKafkaText:
 		out.format = vndTextFormat()
+	case typeEvents:
+		out.format = eventFormat()
+	case typeEvent:
+		out.format, out.frame = eventFormat(), frameOne
+		out.count, err = oneRecord(media, out.count)
 	}
-	return nil
+	return err
 }
 
 // headers are those of every answer to a poll.

@@ -335,5 +335,9 @@ func (p *pollRun) repeat(ctx context.Context) error {
 			}
 		}
 	}
+	if p.q.frame == frameOne && p.budget.taken > 1 {
+		return &requestError{code: codeNotAcceptable, detail: "The answer that this request_id repeats has more than one record.",
+			fix: "Ask for it as before, or with Accept: " + typeEvents + "."}
+	}
 	return nil
 }

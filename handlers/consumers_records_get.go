@@ -22,10 +22,11 @@ import (
 //	@Param			request_id	query	string	false	"Makes the poll repeatable: the same id as that of the poll before gives the same records again"	minlength(1)	maxlength(128)	example(7f3a)
 //	@Param			Prefer		header	string	false	"wait=N: the same as timeout, in seconds; what is no such preference is passed over"	example(wait=1)
 //	@Success		200	{array}	schema.Record	"The records; none when none came in time."
+//	@Success	204	"As one CloudEvent: none came in time."
 //	@Header			200	{integer}	Highwater-Generation	"The group's generation in which the instance has its partitions."
 //	@Header			200	{string}	Highwater-Reset			"Partitions whose position retention had removed, as topic/partition:from:to, separated by commas."
 //	@Header			200	{string}	Highwater-Stale			"true: a leader has lost touch with the cluster; there may be more records than it knows of."
-//	@x-media-200	{"application/json":"[Record]","application/x-ndjson":"text","application/vnd.kafka.v2+json":"[DialectRecord]","application/vnd.kafka.json.v2+json":"[DialectRecord]","application/vnd.kafka.binary.v2+json":"[DialectRecord]","application/vnd.kafka.text.v2+json":"[DialectRecord]"}
+//	@x-media-200	{"application/json":"[Record]","application/x-ndjson":"text","application/vnd.kafka.v2+json":"[DialectRecord]","application/vnd.kafka.json.v2+json":"[DialectRecord]","application/vnd.kafka.binary.v2+json":"[DialectRecord]","application/vnd.kafka.text.v2+json":"[DialectRecord]","application/cloudevents+json":"CloudEvent","application/cloudevents-batch+json":"[CloudEvent]"}
 //	@x-errors		[40403,40601,40905,40906,40907,41001,42201,50001,50302,50303,50306,50701]
 //	@Router			/consumers/{group}/instances/{instance}/records [get]
 func (a *api) getConsumerRecords(w http.ResponseWriter, r *http.Request) error {

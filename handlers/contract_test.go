@@ -48,7 +48,7 @@ var loadContract = sync.OnceValue(func() *contract {
 			forbidUndocumented(s.Value)
 		}
 	}
-	for _, media := range []string{typeJSON, problemJSON, typeKafka, typeKafkaJSON, typeKafkaBinary, typeKafkaText} {
+	for _, media := range []string{typeJSON, problemJSON, typeKafka, typeKafkaJSON, typeKafkaBinary, typeKafkaText, typeEvent, typeEvents} {
 		openapi3filter.RegisterBodyDecoder(media, decodeJSON)
 	}
 	for _, media := range []string{typeNDJSON, typeSSE, typeOctets, "text/html", "text/plain", "*/*"} {
@@ -149,7 +149,8 @@ func (c *contract) judge(r *http.Request, sent []byte, a *answer) error {
 	c.mu.Unlock()
 	options := &openapi3filter.Options{IncludeResponseStatus: true, SkipSettingDefaults: true,
 		ExcludeResponseBody: r.Method == http.MethodHead || a.status == http.StatusPartialContent || len(a.body) > maxJudgedBytes || a.header.Get("Content-Encoding") != "",
-		ExcludeRequestBody:  sent == nil || len(sent) > maxJudgedBytes || r.Header.Get("Content-Encoding") != ""}
+		// OpenAPI can't say that with ce- headers a body of any type is the data of an event.
+		ExcludeRequestBody: sent == nil || len(sent) > maxJudgedBytes || r.Header.Get("Content-Encoding") != "" || eventModeOf(r) == binaryEvent}
 	in := r.Clone(context.Background())
 	in.Body = io.NopCloser(bytes.NewReader(sent))
 	if in.Header.Get("Content-Type") == "" {

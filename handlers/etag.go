@@ -21,6 +21,8 @@ func (rd *reader) etag(offset int64, q *readQuery) string {
 		tag = "raw"
 	} else if q.frame == frameLines {
 		tag += "-lines"
+	} else if q.frame == frameOne {
+		tag += "-one"
 	}
 	return fmt.Sprintf(`"%s-%d-%d-%d-%d-%s"`, rd.id, c.partition, offset, c.next, c.epoch, tag)
 }

@@ -17,6 +17,7 @@ import (
 //	@Description	Reads records below the high watermark. At least one record is given whatever max_bytes says, and a record never fails its batch: what doesn't fit the format is given in another encoding, named in the record.
 //	@Description	With Accept: text/event-stream, or follow=true as NDJSON, the answer is a tail that lasts until the client leaves. The id of an event is the position after it (0:43); Last-Event-ID resumes there without gap or repeat. Control events have no id: end (reason count, topic_deleted or shutting_down) and problem (an error body).
 //	@Description	With Accept: application/octet-stream the body is the value of one record; its key is in Record-Key, percent-encoded. Record-Headers-Omitted counts the record headers that no HTTP header can carry. 204 is a tombstone when Record-Tombstone is true, else no record is there yet.
+//	@Description	With Accept: application/cloudevents-batch+json records are given as CloudEvents, with application/cloudevents+json one of them (204: none is there yet). A record that was produced as one comes back as it was; any other is told of by an event of the type highwater.record.
 //	@Description	An answer to offset and count that ended by its own bounds has a strong ETag and may be cached; every other one is no-store.
 //	@Tags			fetch
 //	@Param			topic			path	string	true	"Topic name"	minlength(1)	maxlength(249)	example(orders)
@@ -36,7 +37,7 @@ import (
 //	@Param			Prefer			header	string	false	"wait=N: the same as timeout, in seconds; what is no such preference is passed over"	example(wait=1)
 //	@Param			If-None-Match	header	string	false	"ETags that the client has: 304 for one of them"
 //	@Success		200		{array}		schema.Record	"The records."
-//	@Success		204		"As bytes: a tombstone, or no record is there yet."
+//	@Success		204		"As bytes: a tombstone, or no record is there yet. As one CloudEvent: no record is there yet."
 //	@Success		304		"The client has these very bytes."
 //	@Header			200		{integer}	Highwater-Next-Offset		"Where the next fetch begins."
 //	@Header			200		{integer}	Highwater-High-Watermark	"The end of what may be read."
@@ -45,7 +46,7 @@ import (
 //	@Header			200		{string}	Highwater-Leader			"The broker that leads the partition."
 //	@Header			200		{string}	Highwater-Stale				"true: the leader has lost touch with the cluster; there may be more records than it knows of."
 //	@Header			200		{string}	ETag						"Of an answer that can't change."
-//	@x-media-200	{"application/json":"[Record]","application/x-ndjson":"text","text/event-stream":"text","application/vnd.kafka.json.v2+json":"[DialectRecord]","application/vnd.kafka.binary.v2+json":"[DialectRecord]","application/vnd.kafka.text.v2+json":"[DialectRecord]","application/octet-stream":"binary"}
+//	@x-media-200	{"application/json":"[Record]","application/x-ndjson":"text","text/event-stream":"text","application/vnd.kafka.json.v2+json":"[DialectRecord]","application/vnd.kafka.binary.v2+json":"[DialectRecord]","application/vnd.kafka.text.v2+json":"[DialectRecord]","application/octet-stream":"binary","application/cloudevents+json":"CloudEvent","application/cloudevents-batch+json":"[CloudEvent]"}
 //	@x-errors		[40401,40402,40601,40905,41001,41601,42201,50001,50302,50305,50306]
 //	@Router			/topics/{topic}/partitions/{partition}/records [get]
 func (a *api) fetchRecords(w http.ResponseWriter, r *http.Request) error {
@@ -117,7 +118,7 @@ func (a *api) fetchPage(w http.ResponseWriter, r *http.Request, rd *reader, part
 	}
 	out = closeFrame(out, q.frame)
 	defer a.buffers.put(out)
-	return writeBody(w, r, q.media, out)
+	return writeRecords(w, r, q.media, out)
 }
 
 // fromStart resolves where the query begins and awaits try there. A start that
@@ -227,4 +228,14 @@ func writeBody(w http.ResponseWriter, r *http.Request, media string, body []byte
 	}
 	_, err := w.Write(body)
 	return err
+}
+
+// writeRecords writes rendered records, or, where there is none and the form has
+// nothing to stand for that, 204.
+func writeRecords(w http.ResponseWriter, r *http.Request, media string, body []byte) error {
+	if len(body) == 0 && media == typeEvent {
+		w.WriteHeader(http.StatusNoContent)
+		return nil
+	}
+	return writeBody(w, r, media, body)
 }

@@ -34,7 +34,7 @@ func TestH12_ContentTypes(t *testing.T) {
 	b.post("/topics/t", batchOf("1"), ofType("application/json")).want(200)
 	b.post("/topics/t", batchOf("1")).want(200)
 	b.post("/topics/t", batchOf("1"), ofType(typeKafkaJSON)).want(200)
-	for _, media := range []string{"text/plain", "application/vnd.kafka.avro.v2+json", "application/vnd.kafka.v2+json", "garbage", "application/cloudevents+json", "a/b/c", ";", "application/*"} {
+	for _, media := range []string{"text/plain", "application/vnd.kafka.avro.v2+json", "application/vnd.kafka.v2+json", "garbage", "application/cloudevents+avro", "a/b/c", ";", "application/*"} {
 		if p := b.post("/topics/t", batchOf("1"), ofType(media)).problem(41501); media == "text/plain" && !strings.Contains(p.Detail, typeNDJSON) {
 			t.Errorf("the refusal lists no types: %s", p.Detail)
 		}

@@ -13,6 +13,7 @@ import (
 //	@Summary		Read records of all partitions
 //	@Description	All partitions merged: each in its own order, none before the others for long. A position vector (0:43,1:17) says where to begin and where to go on; a partition that it doesn't name is read from offset 0.
 //	@Description	With Accept: text/event-stream, or follow=true as NDJSON, the answer is a tail that lasts until the client leaves and takes in partitions that are added meanwhile. The id of an event is the position vector after it.
+//	@Description	With Accept: application/cloudevents-batch+json records are given as CloudEvents, with application/cloudevents+json one of them.
 //	@Tags			fetch
 //	@Param			topic			path	string	true	"Topic name"	minlength(1)	maxlength(249)	example(orders)
 //	@Param			position		query	string	false	"Where to begin: Highwater-Next-Position of a former answer"	minlength(3)
@@ -29,9 +30,10 @@ import (
 //	@Param			Last-Event-ID	header	string	false	"Tails as events: resume here; wins over the query"	example(0:0)
 //	@Param			Prefer			header	string	false	"wait=N: the same as timeout, in seconds; what is no such preference is passed over"	example(wait=1)
 //	@Success		200		{array}		schema.Record	"The records."
+//	@Success		204		"As one CloudEvent: no record is there yet."
 //	@Header			200		{string}	Highwater-Next-Position	"Where the next fetch begins."
 //	@Header			200		{string}	Highwater-Stale			"true: a leader has lost touch with the cluster; there may be more records than it knows of."
-//	@x-media-200	{"application/json":"[Record]","application/x-ndjson":"text","text/event-stream":"text","application/vnd.kafka.json.v2+json":"[DialectRecord]","application/vnd.kafka.binary.v2+json":"[DialectRecord]","application/vnd.kafka.text.v2+json":"[DialectRecord]"}
+//	@x-media-200	{"application/json":"[Record]","application/x-ndjson":"text","text/event-stream":"text","application/vnd.kafka.json.v2+json":"[DialectRecord]","application/vnd.kafka.binary.v2+json":"[DialectRecord]","application/vnd.kafka.text.v2+json":"[DialectRecord]","application/cloudevents+json":"CloudEvent","application/cloudevents-batch+json":"[CloudEvent]"}
 //	@x-errors		[40401,40601,41001,41601,42201,50001,50302,50305,50306]
 //	@Router			/topics/{topic}/records [get]
 func (a *api) fetchTopic(w http.ResponseWriter, r *http.Request) error {
@@ -120,7 +122,7 @@ func (a *api) fetchMerged(w http.ResponseWriter, r *http.Request, rd *reader, q 
 	if q.waitAsked != "" {
 		h["Preference-Applied"] = []string{q.waitAsked}
 	}
-	return writeBody(w, r, q.media, out)
+	return writeRecords(w, r, q.media, out)
 }
 
 // fillAll shares the budget among the partitions: each gets an equal part in its

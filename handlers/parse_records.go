@@ -9,6 +9,7 @@ import (
 
 	"github.com/go-json-experiment/json/jsontext"
 
+	"highwater/handlers/cloudevents"
 	"highwater/storage"
 )
 
@@ -27,11 +28,16 @@ type recordParser struct {
 	scratch []byte
 	headers []storage.Header
 	rec     storage.Record
+	depth   int // tokens of a pointer that don't enter a record's content
+	ev      cloudevents.Event
 }
+
+// recordsDepth is depth in {"records":[…]}: /records/3/value.
+const recordsDepth = 3
 
 func newRecordParser(p *plan, body []byte) *recordParser {
 	rp := borrow[recordParser](&p.pools.parsers)
-	rp.plan, rp.body = p, body
+	rp.plan, rp.body, rp.depth = p, body, recordsDepth
 	rp.src = *bytes.NewBuffer(body)
 	rp.dec.Reset(&rp.src)
 	return rp
@@ -40,6 +46,7 @@ func newRecordParser(p *plan, body []byte) *recordParser {
 func (rp *recordParser) release() {
 	rp.src = bytes.Buffer{}
 	rp.dec.Reset(&rp.src) // lets go of the body
+	rp.ev.Release()
 	clear(rp.headers[:cap(rp.headers)])
 	if cap(rp.scratch) > maxPooledBody {
 		rp.scratch = nil
@@ -181,7 +188,7 @@ func (rp *recordParser) syntax(err error) error {
 	pointer := ""
 	var syntactic *jsontext.SyntacticError
 	if errors.As(err, &syntactic) {
-		at, pointer = syntactic.ByteOffset, envelopePointer(syntactic.JSONPointer)
+		at, pointer = syntactic.ByteOffset, envelopePointer(syntactic.JSONPointer, rp.depth)
 		switch {
 		case errors.Is(syntactic.Err, jsontext.ErrDuplicateName):
 			what = "a member is repeated"
@@ -214,8 +221,7 @@ func syntaxText(err error) string {
 }
 
 // envelopePointer cuts a pointer where it would enter a record's content.
-func envelopePointer(p jsontext.Pointer) string {
-	const depth = 3 // /records/3/value
+func envelopePointer(p jsontext.Pointer, depth int) string {
 	out := string(p)
 	for i, n := 0, 0; i < len(out); i++ {
 		if out[i] == '/' {

@@ -21,7 +21,7 @@ func (a *api) produceRoutes() []route {
 func hasPartition(r *http.Request) bool { return chi.URLParam(r, "partition") != "" }
 
 // batchTypes are the content types of a batch.
-var batchTypes = []string{"", typeJSON, typeNDJSON, typeKafkaJSON, typeKafkaBinary, typeKafkaText}
+var batchTypes = []string{"", typeJSON, typeNDJSON, typeKafkaJSON, typeKafkaBinary, typeKafkaText, typeEvent, typeEvents}
 
 // postBatch appends a batch of records to a topic.
 //
@@ -29,6 +29,7 @@ var batchTypes = []string{"", typeJSON, typeNDJSON, typeKafkaJSON, typeKafkaBina
 //	@Summary		Append records to a topic
 //	@Description	The records go to the partitions by Kafka's rules: a record's own `partition`, else its key (murmur2, as Kafka's Java client), else its id, else one partition for the whole request.
 //	@Description	The whole request is checked before anything is appended: a faulty record refuses all, and every fault is listed. What was appended stays, also when the client leaves. As NDJSON (`application/x-ndjson`) each line is one record object.
+//	@Description	CloudEvents 1.0, one, an array of them, or one in binary mode (headers `ce-id`, `ce-source`, `ce-type`, `ce-specversion`; the body is the data), become records: `source` and `id` are the message id, `partitionkey` or else `subject` the key, the attributes record headers `ce_<name>`, the data the value.
 //	@Tags			produce
 //	@Param			topic			path		string	true	"Name of the topic."	minlength(1)	maxlength(249)	example(orders)
 //	@Param			acks			query		string	false	"What must hold before the answer: `0` nothing (offsets are -1), `1` written to the leader's log, `-1` or `all` on disk on every in-sync replica. The default is the broker's `--default-acks`."	Enums(0,1,-1,all)	default(1)	example(-1)
@@ -42,7 +43,7 @@ var batchTypes = []string{"", typeJSON, typeNDJSON, typeKafkaJSON, typeKafkaBina
 //	@Success		202				{object}	schema.ProduceResult	"Queued (`acks=0`): nothing is proved."
 //	@Success		207				{object}	schema.ProduceResult	"Some partitions failed: each record tells its own fate."
 //	@Header			200,202,207		{string}	Highwater-Leader	"URL of the broker that leads the partitions, when it is one."
-//	@x-media-request	{"application/json":"ProduceRequest","application/x-ndjson":"text","application/vnd.kafka.json.v2+json":"DialectProduceRequest","application/vnd.kafka.binary.v2+json":"DialectProduceRequest","application/vnd.kafka.text.v2+json":"DialectProduceRequest"}
+//	@x-media-request	{"application/json":"ProduceRequest","application/x-ndjson":"text","application/vnd.kafka.json.v2+json":"DialectProduceRequest","application/vnd.kafka.binary.v2+json":"DialectProduceRequest","application/vnd.kafka.text.v2+json":"DialectProduceRequest","application/cloudevents+json":"CloudEvent","application/cloudevents-batch+json":"[CloudEvent]"}
 //	@x-media-200		{"application/json":"ProduceResult","application/vnd.kafka.v2+json":"ProduceResult","application/vnd.kafka.json.v2+json":"ProduceResult","application/vnd.kafka.binary.v2+json":"ProduceResult","application/vnd.kafka.text.v2+json":"ProduceResult"}
 //	@x-media-202		{"application/json":"ProduceResult","application/vnd.kafka.v2+json":"ProduceResult","application/vnd.kafka.json.v2+json":"ProduceResult","application/vnd.kafka.binary.v2+json":"ProduceResult","application/vnd.kafka.text.v2+json":"ProduceResult"}
 //	@x-media-207		{"application/json":"ProduceResult","application/vnd.kafka.v2+json":"ProduceResult","application/vnd.kafka.json.v2+json":"ProduceResult","application/vnd.kafka.binary.v2+json":"ProduceResult","application/vnd.kafka.text.v2+json":"ProduceResult"}
@@ -58,6 +59,7 @@ func (a *api) postBatch(w http.ResponseWriter, r *http.Request) error {
 //	@Summary		Append records to a partition
 //	@Description	All records go to this partition; a record that names another one is refused.
 //	@Description	The whole request is checked before anything is appended: a faulty record refuses all, and every fault is listed. What was appended stays, also when the client leaves. As NDJSON (`application/x-ndjson`) each line is one record object.
+//	@Description	CloudEvents 1.0, one, an array of them, or one in binary mode (headers `ce-id`, `ce-source`, `ce-type`, `ce-specversion`; the body is the data), become records: `source` and `id` are the message id, `partitionkey` or else `subject` the key, the attributes record headers `ce_<name>`, the data the value.
 //	@Tags			produce
 //	@Param			topic			path		string	true	"Name of the topic."	minlength(1)	maxlength(249)	example(orders)
 //	@Param			partition		path		int		true	"Number of the partition, from 0."	minimum(0)	maximum(2147483647)	format(int32)	example(0)
@@ -73,7 +75,7 @@ func (a *api) postBatch(w http.ResponseWriter, r *http.Request) error {
 //	@Success		202				{object}	schema.ProduceResult	"Queued (`acks=0`): nothing is proved."
 //	@Success		207				{object}	schema.ProduceResult	"Some partitions failed: each record tells its own fate."
 //	@Header			200,202,207		{string}	Highwater-Leader	"URL of the broker that leads the partitions, when it is one."
-//	@x-media-request	{"application/json":"ProduceRequest","application/x-ndjson":"text","application/vnd.kafka.json.v2+json":"DialectProduceRequest","application/vnd.kafka.binary.v2+json":"DialectProduceRequest","application/vnd.kafka.text.v2+json":"DialectProduceRequest"}
+//	@x-media-request	{"application/json":"ProduceRequest","application/x-ndjson":"text","application/vnd.kafka.json.v2+json":"DialectProduceRequest","application/vnd.kafka.binary.v2+json":"DialectProduceRequest","application/vnd.kafka.text.v2+json":"DialectProduceRequest","application/cloudevents+json":"CloudEvent","application/cloudevents-batch+json":"[CloudEvent]"}
 //	@x-media-200		{"application/json":"ProduceResult","application/vnd.kafka.v2+json":"ProduceResult","application/vnd.kafka.json.v2+json":"ProduceResult","application/vnd.kafka.binary.v2+json":"ProduceResult","application/vnd.kafka.text.v2+json":"ProduceResult"}
 //	@x-media-202		{"application/json":"ProduceResult","application/vnd.kafka.v2+json":"ProduceResult","application/vnd.kafka.json.v2+json":"ProduceResult","application/vnd.kafka.binary.v2+json":"ProduceResult","application/vnd.kafka.text.v2+json":"ProduceResult"}
 //	@x-media-207		{"application/json":"ProduceResult","application/vnd.kafka.v2+json":"ProduceResult","application/vnd.kafka.json.v2+json":"ProduceResult","application/vnd.kafka.binary.v2+json":"ProduceResult","application/vnd.kafka.text.v2+json":"ProduceResult"}
@@ -86,6 +88,9 @@ func (a *api) postPartitionBatch(w http.ResponseWriter, r *http.Request) error {
 // produceBatch is the whole road of a batch: all that can be refused without the
 // body is refused before it is touched.
 func (a *api) produceBatch(w http.ResponseWriter, r *http.Request, known []string) error {
+	if mode := eventModeOf(r); mode != noEvent {
+		return a.produceEvents(w, r, mode, known)
+	}
 	p, err := a.produceTarget(r)
 	if err != nil {
 		return err

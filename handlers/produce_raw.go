@@ -25,6 +25,7 @@ const (
 //	@ID				produceRecord
 //	@Summary		Append one raw record to a topic
 //	@Description	The body is the record's value, byte for byte, whatever its content type, which is kept as record header `content-type` (curl's form default is not). HTTP headers `Record-Header-<name>` become record headers. The answer is that of a batch of one.
+//	@Description	With headers `ce-id`, `ce-source`, `ce-type` and `ce-specversion` the request is a CloudEvent in binary mode, and bodies of the CloudEvents types are events in the JSON format: they become records as on the other produce paths. `key` then comes before what the event says.
 //	@Tags			produce
 //	@Param			topic			path		string	true	"Name of the topic."	minlength(1)	maxlength(249)	example(orders)
 //	@Param			key				query		string	false	"The record's key; an empty one is a key, none is none."	example(k1)
@@ -40,7 +41,7 @@ const (
 //	@Success		200				{object}	schema.ProduceResult	"Appended, as `acks` asks."
 //	@Success		202				{object}	schema.ProduceResult	"Queued (`acks=0`): nothing is proved."
 //	@Header			200,202		{string}	Highwater-Leader	"URL of the broker that leads the partition."
-//	@x-media-request	{"*/*":"binary"}
+//	@x-media-request	{"*/*":"binary","application/cloudevents+json":"CloudEvent","application/cloudevents-batch+json":"[CloudEvent]"}
 //	@x-media-200		{"application/json":"ProduceResult","application/vnd.kafka.v2+json":"ProduceResult","application/vnd.kafka.json.v2+json":"ProduceResult","application/vnd.kafka.binary.v2+json":"ProduceResult","application/vnd.kafka.text.v2+json":"ProduceResult"}
 //	@x-media-202		{"application/json":"ProduceResult","application/vnd.kafka.v2+json":"ProduceResult","application/vnd.kafka.json.v2+json":"ProduceResult","application/vnd.kafka.binary.v2+json":"ProduceResult","application/vnd.kafka.text.v2+json":"ProduceResult"}
 //	@x-errors			[40401,40402,40801,40908,41201,41301,41302,41501,42201,50001,50302,50303,50304,50305,50306,50401,50701]
@@ -54,6 +55,7 @@ func (a *api) postRecord(w http.ResponseWriter, r *http.Request) error {
 //	@ID				produceRecordToPartition
 //	@Summary		Append one raw record to a partition
 //	@Description	The body is the record's value, byte for byte, whatever its content type, which is kept as record header `content-type` (curl's form default is not). HTTP headers `Record-Header-<name>` become record headers. The answer is that of a batch of one.
+//	@Description	With headers `ce-id`, `ce-source`, `ce-type` and `ce-specversion` the request is a CloudEvent in binary mode, and bodies of the CloudEvents types are events in the JSON format: they become records as on the other produce paths. `key` then comes before what the event says.
 //	@Tags			produce
 //	@Param			topic			path		string	true	"Name of the topic."	minlength(1)	maxlength(249)	example(orders)
 //	@Param			partition		path		int		true	"Number of the partition, from 0."	minimum(0)	maximum(2147483647)	format(int32)	example(0)
@@ -70,7 +72,7 @@ func (a *api) postRecord(w http.ResponseWriter, r *http.Request) error {
 //	@Success		200				{object}	schema.ProduceResult	"Appended, as `acks` asks."
 //	@Success		202				{object}	schema.ProduceResult	"Queued (`acks=0`): nothing is proved."
 //	@Header			200,202		{string}	Highwater-Leader	"URL of the broker that leads the partition."
-//	@x-media-request	{"*/*":"binary"}
+//	@x-media-request	{"*/*":"binary","application/cloudevents+json":"CloudEvent","application/cloudevents-batch+json":"[CloudEvent]"}
 //	@x-media-200		{"application/json":"ProduceResult","application/vnd.kafka.v2+json":"ProduceResult","application/vnd.kafka.json.v2+json":"ProduceResult","application/vnd.kafka.binary.v2+json":"ProduceResult","application/vnd.kafka.text.v2+json":"ProduceResult"}
 //	@x-media-202		{"application/json":"ProduceResult","application/vnd.kafka.v2+json":"ProduceResult","application/vnd.kafka.json.v2+json":"ProduceResult","application/vnd.kafka.binary.v2+json":"ProduceResult","application/vnd.kafka.text.v2+json":"ProduceResult"}
 //	@x-errors			[40401,40402,40801,41201,41301,41302,41501,42201,50001,50302,50303,50304,50305,50306,50401,50701]
@@ -81,6 +83,9 @@ func (a *api) postPartitionRecord(w http.ResponseWriter, r *http.Request) error 
 
 // produceRaw appends one record whose value is the body, whatever it holds.
 func (a *api) produceRaw(w http.ResponseWriter, r *http.Request, known []string) error {
+	if mode := eventModeOf(r); mode != noEvent {
+		return a.produceEvents(w, r, mode, known)
+	}
 	p, err := a.produceTarget(r)
 	if err != nil {
 		return err
@@ -207,8 +212,6 @@ func rawHeaders(r *http.Request) ([]storage.Header, error) {
 	switch lines := r.Header["Content-Type"]; {
 	case len(lines) > 1:
 		return nil, unsupportedType("The request has several Content-Type lines.")
-	case len(lines) == 1 && isCloudEvent(lines[0]), r.Header["Ce-Specversion"] != nil:
-		return nil, unsupportedType("CloudEvents are not supported by this version.")
 	case len(lines) == 1 && !isForm(lines[0]):
 		if !utf8.ValidString(lines[0]) {
 			return nil, malformed("The Content-Type is not UTF-8.")
@@ -241,10 +244,6 @@ func rawHeaders(r *http.Request) ([]storage.Header, error) {
 func isForm(line string) bool {
 	name, _, _ := strings.Cut(line, ";")
 	return strings.EqualFold(strings.TrimSpace(name), typeForm)
-}
-
-func isCloudEvent(line string) bool {
-	return strings.HasPrefix(strings.ToLower(strings.TrimSpace(line)), "application/cloudevents")
 }
 
 func tooLargeText(size, most int) string {

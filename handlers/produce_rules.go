@@ -118,6 +118,9 @@ func (a *api) leaderURL(t *controller.Topic, partition int32) string {
 // commonLeader is the broker that leads all partitions which a request touched;
 // "" when there is no single one.
 func (a *api) commonLeader(t *controller.Topic, parts []partPlan) string {
+	if len(parts) == 0 { // an empty batch
+		return ""
+	}
 	leader := t.Partitions[parts[0].partition].Leader
 	for i := range parts {
 		if t.Partitions[parts[i].partition].Leader != leader {

@@ -252,8 +252,8 @@ func TestRawRecords(t *testing.T) {
 		{"/topics/t/records", 40001, header("Message-Id", "")},
 		{"/topics/t/records", 40001, func(r *http.Request) { r.Header["Message-Id"] = []string{"a", "b"} }},
 		{"/topics/t/records", 40001, header("Record-Header-Highwater.id", "x")},
-		{"/topics/t/records", 41501, ofType("application/cloudevents+json")},
-		{"/topics/t/records", 41501, header("Ce-Specversion", "1.0")},
+		{"/topics/t/records", 41501, ofType("application/cloudevents+avro")},
+		{"/topics/t/records", 40001, header("Ce-Specversion", "1.0")},
 		{"/topics/nope/records", 40401, nil},
 	} {
 		if c.with == nil {

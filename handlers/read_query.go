@@ -103,7 +103,7 @@ func (a *api) finishReadQuery(r *http.Request, q *params, out *readQuery, furthe
 	if err := q.err(); err != nil {
 		return err
 	}
-	offers := append([]string{typeJSON, typeNDJSON, typeSSE, typeKafkaJSON, typeKafkaBinary, typeKafkaText}, further...)
+	offers := append([]string{typeJSON, typeNDJSON, typeSSE, typeKafkaJSON, typeKafkaBinary, typeKafkaText, typeEvents, typeEvent}, further...)
 	if follow {
 		offers = []string{typeNDJSON, typeSSE}
 	}
@@ -124,11 +124,19 @@ func (a *api) finishReadQuery(r *http.Request, q *params, out *readQuery, furthe
 		out.format = vndBinaryFormat()
 	case typeKafkaText:
 		out.format = vndTextFormat()
+	case typeEvents:
+		out.format = eventFormat()
+	case typeEvent:
+		out.format, out.frame = eventFormat(), frameOne
+		out.count, err = oneRecord(media, out.count)
 	case typeOctets:
-		if out.count > 1 {
-			return malformed("%s is for one record: count must be 1.", typeOctets)
-		}
-		out.count = 1
+		out.count, err = oneRecord(media, out.count)
+	}
+	if err != nil {
+		return err
+	}
+	if out.format.event && (hasKey || hasValue) {
+		return malformed("key_format and value_format mean nothing to CloudEvents: leave them out.")
 	}
 	if hasKey {
 		out.format = out.format.withKey(key)
@@ -140,6 +148,14 @@ func (a *api) finishReadQuery(r *http.Request, q *params, out *readQuery, furthe
 		return out.tail(r)
 	}
 	return nil
+}
+
+// oneRecord is the count of an answer that holds one record.
+func oneRecord(media string, count int64) (int64, error) {
+	if count > 1 {
+		return 0, malformed("%s is for one record: count must be 1.", media)
+	}
+	return 1, nil
 }
 
 // tail finishes a query that follows the log: from where a former tail ended, if

@@ -26,6 +26,8 @@ type recordFormat struct {
 	// oneLine removes line breaks inside JSON values (NDJSON, SSE). They are white
 	// space there, for a JSON string can't hold one unescaped.
 	oneLine bool
+	// event: each record is a CloudEvent, and nothing of the above counts.
+	event bool
 }
 
 // Names of the encodings in key_encoding and value_encoding.
@@ -42,6 +44,7 @@ func nativeFormat() recordFormat {
 func vndJSONFormat() recordFormat   { return recordFormat{key: formatJSON, value: formatJSON} }
 func vndBinaryFormat() recordFormat { return recordFormat{key: formatBinary, value: formatBinary} }
 func vndTextFormat() recordFormat   { return recordFormat{key: formatString, value: formatString} }
+func eventFormat() recordFormat     { return recordFormat{event: true} }
 
 // withKey and withValue are f after key_format=… and value_format=….
 func (f recordFormat) withKey(p payloadFormat) recordFormat {
@@ -59,6 +62,9 @@ func (f recordFormat) withValue(p payloadFormat) recordFormat {
 // tag names the format inside an ETag: two representations of the same records
 // must not share one.
 func (f recordFormat) tag() string {
+	if f.event {
+		return "event"
+	}
 	t := [...]byte{'v', "sjb"[f.key], "sjb"[f.value], 'a'}
 	if f.native {
 		t[0] = 'n'

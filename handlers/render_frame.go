@@ -13,6 +13,7 @@ const (
 	frameArray  framing = iota // one JSON array
 	frameLines                 // NDJSON: a record a line
 	frameEvents                // text/event-stream: a record an event
+	frameOne                   // one record, with nothing around it
 )
 
 // maxRenderedBytes stops an answer whose records grow much in rendering (a
@@ -55,6 +56,8 @@ func renderPage(dst []byte, p *page, rr *recordRenderer, b *budget, frame framin
 			if b.taken > 1 {
 				dst = append(dst, ",\n"...)
 			}
+			dst = rr.append(dst, rec)
+		case frameOne:
 			dst = rr.append(dst, rec)
 		case frameLines:
 			dst = append(rr.append(dst, rec), '\n')

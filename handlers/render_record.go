@@ -20,10 +20,14 @@ type recordRenderer struct {
 	// stamp is everything between offset and key: records of a batch mostly share
 	// their timestamp.
 	stamp     []byte
-	timestamp int64 // in stamp
+	timestamp int64          // in stamp
+	events    *eventRenderer // of the event format, else nil
 }
 
 func newRecordRenderer(f recordFormat, topic string, partition int32) *recordRenderer {
+	if f.event {
+		return &recordRenderer{format: f, events: &eventRenderer{topic: topic, partition: partition}}
+	}
 	prefix := make([]byte, 0, len(topic)+48)
 	prefix = appendJSONString(append(prefix, `{"topic":`...), topic)
 	prefix = append(prefix, `,"partition":`...)
@@ -34,6 +38,9 @@ func newRecordRenderer(f recordFormat, topic string, partition int32) *recordRen
 // append appends r as one JSON object. It never fails: bytes that don't fit the
 // format are given in another way (see recordFormat).
 func (rr *recordRenderer) append(dst []byte, r *storage.Record) []byte {
+	if rr.events != nil {
+		return rr.events.append(dst, r)
+	}
 	dst = append(dst, rr.prefix...)
 	dst = rr.offset.append(dst, r.Offset)
 	if r.Timestamp != rr.timestamp || rr.stamp == nil {

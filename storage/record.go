@@ -42,6 +42,9 @@ const (
 	// FlagValueOneLine: the value holds neither CR nor LF, so line framing
 	// (NDJSON, SSE) may copy it as it is.
 	FlagValueOneLine RecordFlag = 1 << 1
+	// FlagValueBinary: the producer gave the value as bytes and not as text (data_base64
+	// of a CloudEvent), and readers who can tell the two apart get it so.
+	FlagValueBinary RecordFlag = 1 << 2
 )
 
 // errRecordMalformed is wrapped into a CorruptError by whoever knows the place.

@@ -52,6 +52,10 @@ func nameValues(doc *openapi3.T) {
 	for name, ref := range values {
 		schemas[name] = ref
 	}
+	if event := schemas["CloudEvent"]; event != nil { // extension attributes
+		yes := true
+		event.Value.AdditionalProperties = openapi3.AdditionalProperties{Has: &yes}
+	}
 }
 
 // sizeIntegers: swag tells the size of an integer only where a tag does, and the

@@ -11,5 +11,6 @@ package schema
 //	@Success	203	{object}	DialectProduceRequest
 //	@Success	204	{object}	TopicConfigs
 //	@Success	205	{object}	TopicConfig
+//	@Success	206	{object}	CloudEvent
 //	@Router		/-/schemas [get]
 func All() {}
