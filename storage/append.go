@@ -1,5 +1,7 @@
 package storage
 
+import "highwater/storage/dedupe"
+
 // maxStagedBytes is how much may be staged and not yet written before Stage says
 // Backlogged. Callers that wait for their write bound themselves; this is for
 // those that don't. 32 MiB is some tens of milliseconds of a slow disk.
@@ -57,7 +59,7 @@ type round struct {
 
 // outcome is what a settled round did for one of its groups.
 func (r *round) outcome(s Staged) error {
-	if s.EndOffset <= r.end {
+	if max(s.EndOffset, s.WaitEnd) <= r.end {
 		return nil
 	}
 	return r.err
@@ -87,6 +89,11 @@ func (l *Log) stageAt(at int64, batches []Batch, leaderEpoch int32) (_ Staged, o
 	if len(batches) == 0 {
 		panic("storage: Stage of no batches")
 	}
+	var fr factsReader
+	facts, err := fr.all(batches)
+	if err != nil {
+		return Staged{}, false, err
+	}
 	var bytes int64
 	for _, b := range batches {
 		bytes += int64(len(b))
@@ -97,15 +104,29 @@ func (l *Log) stageAt(at int64, batches []Batch, leaderEpoch int32) (_ Staged, o
 	now := l.disk.nowMs()
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	switch {
-	case l.failed != nil:
-		return Staged{}, false, l.failed
-	case l.closed:
-		return Staged{}, false, ErrClosed
+	if err := l.refusal(); err != nil {
+		return Staged{}, false, err
 	}
 	if at != anyOffset && at != l.stagedEnd {
 		return Staged{EndOffset: l.stagedEnd}, false, nil
 	}
+	return l.stage(batches, facts, bytes, now, leaderEpoch), true, nil
+}
+
+// refusal tells why nothing can be staged any more, or nil. Call it under mu.
+func (l *Log) refusal() error {
+	switch {
+	case l.failed != nil:
+		return l.failed
+	case l.closed:
+		return ErrClosed
+	}
+	return nil
+}
+
+// stage gives batches their places, notes what is to be remembered of them, and
+// queues them. Call it under mu.
+func (l *Log) stage(batches []Batch, facts []*dedupe.Batch, bytes, now int64, leaderEpoch int32) Staged {
 	l.appendTime = max(l.appendTime, now)
 	g := group{batches: batches, base: l.stagedEnd, end: l.stagedEnd, bytes: int(bytes), appendTime: l.appendTime}
 	for _, b := range batches {
@@ -119,7 +140,8 @@ func (l *Log) stageAt(at int64, batches []Batch, leaderEpoch int32) (_ Staged, o
 	if l.noteEpoch(leaderEpoch, g.base) {
 		l.epochPending = true // nobody called BeginEpoch
 	}
-	return l.enqueue(g), true, nil
+	l.note(batches, facts)
+	return l.enqueue(g)
 }
 
 // enqueue adds g to the next round. Call it under mu.
@@ -190,7 +212,7 @@ func (l *Log) writeRound() {
 		l.mu.Unlock()
 		return
 	}
-	l.staged, l.round = nil, nil
+	l.staged, l.round, l.writing = nil, nil, r
 	w := newRoundWriter(l)
 	l.mu.Unlock()
 
@@ -226,7 +248,9 @@ func (l *Log) publish(w *roundWriter, groups []group, r *round, err error) (dura
 	l.maxTimestamp, l.notedTimestamp = w.maxTimestamp, w.notedTimestamp
 	for _, g := range groups[:w.whole] {
 		l.written = g.end
+		l.unflushed += int64(g.bytes)
 	}
+	l.rolled = l.rolled || len(w.touched) > 1
 	if w.saveMeta && w.indexKnows && !w.final {
 		l.epochPending = false
 	}
@@ -237,6 +261,7 @@ func (l *Log) publish(w *roundWriter, groups []group, r *round, err error) (dura
 		l.stagedBytes -= g.bytes
 	}
 	if r != nil {
+		l.writing = nil
 		r.settle(l.written, w.told(err))
 	}
 	if err != nil {

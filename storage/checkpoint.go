@@ -8,7 +8,12 @@ type checkpoint struct {
 }
 
 // CheckpointHighWatermark notes hw for the next checkpoint (every 5 s and at Close).
-func (l *Log) CheckpointHighWatermark(hw int64) { l.mu.Lock(); l.hw = hw; l.mu.Unlock() }
+func (l *Log) CheckpointHighWatermark(hw int64) {
+	l.mu.Lock()
+	l.hw = hw
+	l.flushSoon()
+	l.mu.Unlock()
+}
 
 // CheckpointedHighWatermark is the last checkpoint, clamped to the log (R34).
 func (l *Log) CheckpointedHighWatermark() int64 { l.mu.Lock(); defer l.mu.Unlock(); return l.hw }
@@ -32,6 +37,12 @@ func (l *Log) checkpoint() {
 func (l *Log) describe(m *logMeta) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	l.describeLocked(m)
+}
+
+// describeLocked is describe under mu.
+func (l *Log) describeLocked(m *logMeta) {
+	l.describeMemory(m)
 	m.Start, m.Flushed, m.HighWatermark = l.start, l.synced, l.hw
 	m.Epochs, m.Damage, m.Lossy = slices.Clone(l.epochs), slices.Clone(l.damage), l.lossReason != ""
 	m.Resetting, m.Cleaned, m.Horizon = l.resetting, l.cleaned, l.horizon

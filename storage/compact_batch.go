@@ -40,9 +40,11 @@ func newPlaceholder(base, next int64, epoch int32) Batch {
 // was, and its last sequence number, which follows from base sequence and offsets.
 func (b Batch) emptied() Batch {
 	e := Batch(append([]byte(nil), b[:BatchHeaderSize]...))
-	const kept = attrLogAppendTime | attrTransactional | attrControl
+	const kept = attrLogAppendTime | attrTransactional | attrControl | attrAppendTime
 	binary.BigEndian.PutUint16(e[offAttributes:], uint16(b.attributes()&kept))
-	binary.BigEndian.PutUint64(e[offBaseTimestamp:], ^uint64(0))
+	if _, horizon := b.deleteHorizon(); horizon || !b.Marked() { // else it is the time of the append
+		binary.BigEndian.PutUint64(e[offBaseTimestamp:], ^uint64(0))
+	}
 	e.finish(0, b.NextOffset())
 	return e
 }

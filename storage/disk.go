@@ -34,6 +34,8 @@ type disk struct {
 	newNames atomic.Bool
 	// syncs holds a token per fsync that runs.
 	syncs chan struct{}
+	// flushes holds a token for the log that brings what it remembers to the index.
+	flushes chan struct{}
 	// chunks pools *[chunkBytes]byte.
 	chunks sync.Pool
 	// failed latches the whole store when a write, fsync or close failed (S4). It
@@ -76,6 +78,7 @@ func newDisk(fs vfs.FS, dir string, index logIndex, opts Options) *disk {
 	d := &disk{
 		fs: fs, dir: dir, index: index, mode: opts.Fsync, now: opts.Now, logger: opts.Logger,
 		syncs:      make(chan struct{}, maxParallelSyncs),
+		flushes:    make(chan struct{}, 1),
 		chunks:     sync.Pool{New: func() any { return new([chunkBytes]byte) }},
 		failed:     func(error) {},
 		admit:      func(int64) error { return nil },

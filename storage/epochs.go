@@ -56,6 +56,7 @@ func (l *Log) noteEpoch(epoch int32, start int64) bool {
 // learned again with their batches. Call it under mu.
 func (l *Log) unstage() {
 	l.stagedEnd = l.written
+	l.forgetFrom(l.written, l.written)
 	if n := len(l.epochs); n > 0 && l.epochs[n-1].StartOffset > l.written {
 		newest := l.epochs[n-1].Epoch
 		l.cutEpochs(l.written + 1)

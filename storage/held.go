@@ -73,7 +73,7 @@ func (s *Store) openUnused(id PartitionID) (*openedLog, error) {
 		return nil, err
 	}
 	if mine {
-		s.recoverInto(o, id, LogConfig{RetentionBytes: -1, RetentionAge: -1}, nil)
+		s.recoverInto(o, id, unknownConfig(), nil)
 	}
 	<-o.ready
 	return o, o.err

@@ -72,6 +72,8 @@ type logMeta struct {
 	// and the runs. Remembers: there is such an entry.
 	Covered   int64
 	Remembers bool
+	Runs      []runKey // oldest first
+	Imported  int64    // offset below which another replica told what is remembered
 }
 
 // segmentMeta is what is worth knowing of a segment without reading it.
@@ -95,7 +97,7 @@ type damage struct {
 
 func (m *logMeta) clone() logMeta {
 	c := *m
-	c.Epochs, c.Segments, c.Damage = slices.Clone(m.Epochs), slices.Clone(m.Segments), slices.Clone(m.Damage)
+	c.Epochs, c.Segments, c.Damage, c.Runs = slices.Clone(m.Epochs), slices.Clone(m.Segments), slices.Clone(m.Damage), slices.Clone(m.Runs)
 	return c
 }
 

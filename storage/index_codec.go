@@ -25,7 +25,7 @@ import (
 //	                  partition 4 |             | CRC32C 4
 //	                  first offset 8
 //	bucket "producers"
-//	  log             topic 16 | partition 4    see appendDedupeState | CRC32C 4
+//	  log             topic 16 | partition 4    dedupe's snapshot | CRC32C 4
 //
 // A timestamp's sign bit is flipped so that keys sort as the numbers do. The
 // CRC32C covers the bucket's first letter, the key and the value before it: a
@@ -164,7 +164,8 @@ const (
 //
 //	version u8 1 (= 3) | flags u8 1 (bit 0: lossy, 1: resetting, 2: remembers)
 //	start varint | flushed varint | high watermark varint
-//	cleaned varint | horizon varint | covered varint
+//	cleaned varint | horizon varint | covered varint | imported varint
+//	run count uvarint     | { class varint | first offset varint }*
 //	epoch count uvarint   | { epoch varint | start offset varint }*
 //	segment count uvarint | { base - previous base varint | size varint |
 //	                          max timestamp varint | first append varint |
@@ -185,7 +186,11 @@ func appendMeta(dst, key []byte, m *logMeta) []byte {
 		flags |= metaRemembers
 	}
 	dst = append(dst, metaVersion, flags)
-	dst = appendVarints(dst, m.Start, m.Flushed, m.HighWatermark, m.Cleaned, m.Horizon, m.Covered)
+	dst = appendVarints(dst, m.Start, m.Flushed, m.HighWatermark, m.Cleaned, m.Horizon, m.Covered, m.Imported)
+	dst = binary.AppendUvarint(dst, uint64(len(m.Runs)))
+	for _, k := range m.Runs {
+		dst = appendVarints(dst, int64(k.class), k.first)
+	}
 	dst = binary.AppendUvarint(dst, uint64(len(m.Epochs)))
 	for _, e := range m.Epochs {
 		dst = appendVarints(dst, int64(e.Epoch), e.StartOffset)
@@ -217,7 +222,13 @@ func parseMeta(key, value []byte) (logMeta, error) {
 		m.Cleaned, m.Horizon = f.number(), f.number()
 	}
 	if m.Covered = m.Flushed; payload[0] > 2 { // who wrote the versions before marked no batch
-		m.Covered = f.number()
+		m.Covered, m.Imported = f.number(), f.number()
+		if n := f.count(2); n > 0 {
+			m.Runs = make([]runKey, n)
+			for i := range m.Runs {
+				m.Runs[i] = runKey{class: uint8(f.number()), first: f.number()}
+			}
+		}
 	}
 	if n := f.count(2); n > 0 {
 		m.Epochs = make([]EpochEntry, n)

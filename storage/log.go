@@ -7,6 +7,8 @@ import (
 	"sort"
 	"sync"
 	"time"
+
+	"highwater/storage/dedupe"
 )
 
 // LogConfig is the part of a topic's configs that its logs obey. It may be
@@ -103,6 +105,7 @@ type Log struct {
 	staged      []group
 	spare       []group // the other one of two buffers for staged
 	round       *round  // that will write what is staged; nil when nothing is
+	writing     *round  // that is being written
 	stagedBytes int
 	stagedEnd   int64
 	appendTime  int64 // of the last staged batch
@@ -137,9 +140,22 @@ type Log struct {
 	checkpointed checkpoint   // what the index was told last
 	lossTold     bool         // Held has told lossReason
 	lossReason   string       // why the log was found to be incomplete; empty: it wasn't
-	examining    bool         // a reader looks through a damaged segment
-	cursors      [4]cursor    // where readers stopped
-	nextCursor   int
+	// What is remembered of message ids and producers, see dedupe.go.
+	memory    *dedupe.State // nil: nothing
+	stored    bool          // the index has a snapshot of it
+	recalled  bool          // recovery is done with it: until then the index knows better
+	learning  bool          // it is being made from the log, and lacks what is staged
+	imported  int64         // offset below which another replica told what is remembered
+	hole      int64         // the first offset that could not be looked through; maxInt64: there is none
+	flushing  bool          // a goroutine brings it to the index, or will
+	unmerged  bool          // a run can't be read, so they stay as they are
+	rolled    bool          // a segment was closed since the last flush
+	unflushed int64         // bytes written since the last flush
+	hits      uint64        // records that were duplicates
+
+	examining  bool      // a reader looks through a damaged segment
+	cursors    [4]cursor // where readers stopped
+	nextCursor int
 }
 
 // role is held by one goroutine at a time; the Log's mu guards it.
@@ -186,6 +202,9 @@ func (l *Log) Configure(cfg LogConfig) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.cfg = cfg
+	if l.memory != nil {
+		l.memory.Configure(cfg.memoryConfig())
+	}
 }
 
 // StartOffset is the log start offset: the first offset that can be read.

@@ -19,7 +19,7 @@ import (
 //	{ topic 16 | partition 4 | meta length uvarint, 0: none | meta, see appendMeta |
 //	  offset entry count uvarint | { offset varint | segment varint | position varint }* |
 //	  time entry count uvarint   | { max timestamp varint | offset varint }*
-//	  state length uvarint | state, see appendDedupeState
+//	  state length uvarint | state
 //	  run count uvarint | { class varint | first offset varint | length uvarint | run }* }*
 //	CRC32C 4
 const memIndexFileName = "index.mem"

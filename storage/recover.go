@@ -42,7 +42,7 @@ type foundSegment struct {
 // recover fills in the log (S6, R34).
 func (l *Log) recover() error {
 	r := recovery{log: l}
-	l.maxTimestamp, l.notedTimestamp = noTimestamp, noTimestamp
+	l.maxTimestamp, l.notedTimestamp, l.hole = noTimestamp, noTimestamp, maxInt64
 	found, err := l.findSegments()
 	existed := !errors.Is(err, iofs.ErrNotExist)
 	if !existed {
@@ -86,6 +86,9 @@ func (l *Log) recover() error {
 		}
 	}
 	if err := r.finish(); err != nil {
+		return wrap(fmt.Errorf("recovery of %s: %w", l.id, err))
+	}
+	if err := l.recall(r.meta); err != nil {
 		return wrap(fmt.Errorf("recovery of %s: %w", l.id, err))
 	}
 	return nil

@@ -168,6 +168,11 @@ func (l *Log) mend(raw []byte, batches []Batch) error {
 		l.onDurable()
 	}
 	l.disk.logger.Warn().Stringer("partition", l.id).Int64("from_offset", from).Int64("to_offset", to).Bool("whole", last).Msg("damage mended")
+	if last {
+		if err := l.fillHole(); err != nil {
+			return err
+		}
+	}
 	return wrapFailed(l, l.tellIndex())
 }
 

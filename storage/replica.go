@@ -41,19 +41,21 @@ func (l *Log) StageReplica(raw []byte, leaderEpoch int32) (Staged, error) {
 	if err := l.disk.admit(int64(len(raw))); err != nil {
 		return Staged{}, err
 	}
+	var fr factsReader
+	facts, _ := fr.all(batches) // of records that can't be decoded the leader remembers no more either
 	now := l.disk.nowMs()
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	switch {
-	case l.failed != nil:
-		return Staged{}, l.failed
-	case l.closed:
-		return Staged{}, ErrClosed
+	if err := l.refusal(); err != nil {
+		return Staged{}, err
 	}
 	if base := batches[0].BaseOffset(); base < l.stagedEnd && batches[0].Sparse() {
 		// The leader's compaction has made one batch cover more than it did (see from).
 		if rest, ok := batches[0].from(l.stagedEnd); ok && batches[0].NextOffset() > l.stagedEnd {
 			batches[0] = rest
+			if facts != nil {
+				facts[0] = nil
+			}
 		}
 	}
 	if base := batches[0].BaseOffset(); base != l.stagedEnd {
@@ -72,6 +74,7 @@ func (l *Log) StageReplica(raw []byte, leaderEpoch int32) (Staged, error) {
 			l.appendTime = max(l.appendTime, b.MaxTimestamp()) // should this replica lead later
 		}
 	}
+	l.note(batches, facts)
 	return l.enqueue(g), nil
 }
 

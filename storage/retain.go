@@ -119,6 +119,11 @@ func (l *Log) advanceStart(to int64) (gone []*segment, err error) {
 	case err != nil:
 		return nil, l.fail(err)
 	}
+	l.mu.Lock()
+	if l.memory != nil {
+		l.memory.SetStart(to)
+	}
+	l.mu.Unlock()
 	return gone, nil
 }
 

@@ -229,6 +229,11 @@ func (l *Log) close() error {
 	})
 	l.mu.Lock()
 	failed := l.failed
+	l.mu.Unlock()
+	if failed == nil {
+		l.flushMemory()
+	}
+	l.mu.Lock()
 	changed := l.checkpointed != checkpoint{l.synced, l.hw}
 	l.mu.Unlock()
 	if failed != nil {

@@ -57,6 +57,7 @@ func (l *Log) truncate(offset int64) error {
 	l.segments = append([]*segment(nil), l.segments[:n]...)
 	s := l.active()
 	s.size, s.synced, s.indexed = pos, min(s.synced, pos), -1
+	was := l.written
 	l.written, l.stagedEnd, l.synced = end, end, min(l.synced, end)
 	l.hw = min(l.hw, end)
 	l.cleaned = min(l.cleaned, end)
@@ -64,6 +65,7 @@ func (l *Log) truncate(offset int64) error {
 	l.cursors = [4]cursor{}
 	l.cutEpochs(end)
 	l.cutDamage(s, pos)
+	again := l.forgetFrom(end, was)
 	l.mu.Unlock()
 
 	l.disk.index.truncate(l.id, end)
@@ -75,6 +77,9 @@ func (l *Log) truncate(offset int64) error {
 	}
 	if err := l.cutFile(s, pos); err != nil {
 		return l.fail(fmt.Errorf("truncating %s: %w", segmentName(s.base), err))
+	}
+	if again {
+		return l.relearn()
 	}
 	return nil
 }
@@ -109,12 +114,14 @@ func (l *Log) reset(offset int64) error {
 	l.segments, l.damage, l.epochs = nil, nil, nil
 	l.start, l.written, l.stagedEnd, l.synced, l.hw = offset, offset, offset, offset, offset
 	l.cleaned, l.horizon = 0, 0
+	l.forgetAll()
 	l.resetting = true // until all files are those of the new log, which has none acknowledged before
 	l.maxTimestamp, l.notedTimestamp = noTimestamp, noTimestamp
 	l.cuts++
 	l.cursors = [4]cursor{}
 	l.mu.Unlock()
 	l.disk.index.truncate(l.id, 0)
+	l.disk.index.noteDedupe(l.id, func(*logMeta) (dedupeNote, bool) { return dedupeNote{dropped: true}, true })
 	if err := l.tellIndex(); err != nil {
 		return l.fail(err)
 	}

@@ -1,0 +1,165 @@
+package storage
+
+import (
+	"highwater/storage/dedupe"
+)
+
+const (
+	// flushEveryBytes of log at most are read again at a start for what they may hold
+	// of ids and producers, apart from what isn't committed.
+	flushEveryBytes = 64 << 20
+	// flushRolledBytes: a closed segment is a reason to flush if it was that much.
+	flushRolledBytes = 4 << 20
+)
+
+// flushSoon has a goroutine bring to the index what is committed of the memory, if
+// it is time. Call it under mu.
+func (l *Log) flushSoon() {
+	if l.memory == nil || l.flushing || l.learning || l.closed || l.failed != nil || l.hole != maxInt64 {
+		return
+	}
+	due := l.unflushed >= flushEveryBytes || l.rolled && l.unflushed >= flushRolledBytes
+	if !due && !l.memory.FlushDue(l.flushable()) {
+		return
+	}
+	l.flushing = true
+	l.bg.Go(func() {
+		l.disk.flushes <- struct{}{}
+		l.flushMemory()
+		l.mergeRuns()
+		<-l.disk.flushes
+		l.mu.Lock()
+		l.flushing = false
+		l.mu.Unlock()
+	})
+}
+
+// flushable is the offset below which nothing is ever cut off, but by an unclean
+// election or the loss of what was never fsynced. Call it under mu.
+func (l *Log) flushable() int64 {
+	to := min(l.hw, l.written)
+	if l.disk.mode == FsyncCommit {
+		to = min(to, l.synced)
+	}
+	return to
+}
+
+// flushMemory brings to the index what is committed of the memory. It takes no role.
+func (l *Log) flushMemory() {
+	l.mu.Lock()
+	to := l.flushable()
+	l.mu.Unlock()
+	l.flushBelow(to)
+}
+
+// flushBelow brings to the index what the memory knows below an offset.
+func (l *Log) flushBelow(to int64) {
+	l.mu.Lock()
+	memory := l.memory
+	var f *dedupe.Flush
+	if memory != nil && l.hole == maxInt64 {
+		f = memory.BeginFlush(to)
+	}
+	l.unflushed, l.rolled = 0, false
+	l.mu.Unlock()
+	if f == nil {
+		return
+	}
+	note := dedupeNote{}
+	var run *dedupe.Run
+	if !f.Unchanged {
+		var bytes []byte
+		bytes, note.state = f.Build()
+		if bytes != nil {
+			var err error
+			if run, err = dedupe.OpenRun(bytes); err != nil {
+				l.disk.logger.Error().Stringer("partition", l.id).Err(err).Msg("message ids stay in memory")
+				return
+			}
+			note.runs = map[runKey][]byte{keyOfRun(run): bytes}
+		}
+	}
+	l.disk.index.noteDedupe(l.id, func(m *logMeta) (dedupeNote, bool) {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		if l.memory != memory || !memory.CommitFlush(f, run) {
+			return dedupeNote{}, false
+		}
+		if !f.Unchanged {
+			note.dropped, l.stored = !l.stored, true // what an index that was mended has kept of old
+		}
+		l.describeLocked(m)
+		return note, true
+	})
+}
+
+// mergeRuns makes larger runs of small ones, and drops those that expired.
+func (l *Log) mergeRuns() {
+	for {
+		l.mu.Lock()
+		memory := l.memory
+		var m *dedupe.Merge
+		if memory != nil && !l.unmerged && !l.closed {
+			m = memory.BeginMerge()
+		}
+		l.mu.Unlock()
+		if m == nil {
+			return
+		}
+		note := dedupeNote{runs: map[runKey][]byte{}}
+		for _, r := range m.Replaces {
+			note.runs[keyOfRun(r)] = nil
+		}
+		bytes, err := m.Build(l.readRun)
+		var run *dedupe.Run
+		if err == nil && bytes != nil {
+			run, err = dedupe.OpenRun(bytes)
+		}
+		if err != nil {
+			l.disk.logger.Warn().Stringer("partition", l.id).Err(err).Msg("message ids in the index can't be read")
+			l.mu.Lock()
+			l.unmerged = true // a look-up that needs it has it made anew
+			l.mu.Unlock()
+			return
+		}
+		if run != nil {
+			note.runs[keyOfRun(run)] = bytes
+		}
+		l.disk.index.noteDedupe(l.id, func(meta *logMeta) (dedupeNote, bool) {
+			l.mu.Lock()
+			defer l.mu.Unlock()
+			if l.memory != memory || !memory.CommitMerge(m, run) {
+				return dedupeNote{}, false
+			}
+			l.describeLocked(meta)
+			return note, true
+		})
+	}
+}
+
+// readRun is a dedupe.Reader that copies the run out of the index.
+func (l *Log) readRun(r *dedupe.Run) ([]byte, error) {
+	if b := l.disk.index.copyRun(l.id, keyOfRun(r)); b != nil {
+		return b, nil
+	}
+	return nil, errRunUnread
+}
+
+// describeMemory writes what the index keeps of the memory besides snapshot and
+// runs. Call it under mu.
+func (l *Log) describeMemory(m *logMeta) {
+	if !l.recalled {
+		return
+	}
+	m.Imported = l.imported
+	if l.memory == nil {
+		m.Covered, m.Remembers, m.Runs = min(l.synced, l.hole), false, nil
+		return
+	}
+	m.Covered, m.Remembers = min(l.memory.Covered(), l.hole), l.stored
+	runs := l.memory.Runs()
+	m.Runs = make([]runKey, 0, len(runs))
+	for _, r := range runs {
+		m.Runs = append(m.Runs, keyOfRun(r))
+	}
+}

@@ -1,0 +1,268 @@
+package storage
+
+import (
+	"errors"
+	"fmt"
+
+	"highwater/storage/dedupe"
+)
+
+// learnBytes is how much of the log is read at once to learn from it.
+const learnBytes = 1 << 20
+
+// recall makes the memory at a start: from what the index has, and the log from where
+// that ends.
+func (l *Log) recall(m logMeta) error {
+	restored := true
+	if m.Remembers {
+		l.memory = dedupe.New(l.cfg.memoryConfig())
+		err := l.restore(m)
+		l.memory.SetStart(l.start)
+		if err == nil && m.Covered > l.written && m.Covered > m.Imported {
+			err = fmt.Errorf("storage: they reach to %d, and the log to %d", m.Covered, l.written)
+		}
+		if err != nil {
+			restored = false
+			l.disk.logger.Warn().Stringer("partition", l.id).Err(err).Msg("message ids and producers in the index are not those of the log, learning them anew")
+		}
+	}
+	l.imported, l.stored, l.recalled = m.Imported, m.Remembers && restored, true
+	if !restored {
+		return l.relearn()
+	}
+	if err := l.learn(m.Covered); err != nil {
+		return err
+	}
+	if l.memory == nil && m.Covered != l.synced { // or the next start would look there again
+		l.disk.index.update(l.id, l.describe)
+	}
+	return nil
+}
+
+// restore gives the memory what the index has. What can't be restored leaves it empty.
+func (l *Log) restore(m logMeta) error {
+	snapshot := l.disk.index.dedupeState(l.id)
+	if snapshot == nil {
+		return errors.New("storage: the snapshot of the producers is missing")
+	}
+	var runs []*dedupe.Run
+	var err error
+	done := l.disk.index.viewRuns(l.id, func(get func(runKey) []byte) {
+		for _, k := range m.Runs {
+			bytes := get(k)
+			if bytes == nil {
+				err = fmt.Errorf("storage: run of message ids from offset %d is missing", k.first)
+				return
+			}
+			var run *dedupe.Run
+			if run, err = dedupe.OpenRun(bytes); err != nil {
+				return
+			}
+			runs = append(runs, run)
+		}
+	})
+	if err == nil && !done {
+		err = errRunUnread
+	}
+	if err != nil {
+		return err
+	}
+	return l.memory.Restore(m.Covered, snapshot, runs)
+}
+
+// learn notes what the log has from an offset on. The caller is the writer, or the
+// log isn't open yet. A part that is damaged is passed over; what is remembered stays out of the index
+// then, until it is mended or cut off.
+func (l *Log) learn(from int64) error {
+	l.mu.Lock()
+	l.learning = true
+	from, limit := max(from, l.start), l.written
+	l.mu.Unlock()
+	defer l.learned()
+	var fr factsReader
+	var buf []byte
+	for from < limit {
+		res, err := l.Read(from, limit, learnBytes, buf)
+		if bad := (*CorruptError)(nil); errors.As(err, &bad) {
+			from = l.passHole(from, limit)
+			continue
+		}
+		if err != nil {
+			l.mu.Lock()
+			l.hole = min(l.hole, from) // the next start tries again
+			l.mu.Unlock()
+			return err
+		}
+		buf = res.Data
+		due := false
+		for rest := res.Data; len(rest) > 0; {
+			b := Batch(rest[:Batch(rest).Size()])
+			rest = rest[len(b):]
+			from = b.NextOffset()
+			f, _ := fr.batch(b) // of records that can't be decoded nobody remembers more
+			if f == nil {
+				continue
+			}
+			l.mu.Lock()
+			memory := l.remember(f.Base)
+			memory.Note(f)
+			due = memory.FlushDue(min(l.flushable(), from))
+			l.mu.Unlock()
+		}
+		if due {
+			l.mu.Lock()
+			to := min(l.flushable(), from)
+			l.mu.Unlock()
+			l.flushBelow(to)
+		}
+	}
+	return nil
+}
+
+// learned ends learn: what is staged is noted too.
+func (l *Log) learned() {
+	var fr factsReader
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.learning = false
+	for i := range l.staged {
+		facts, _ := fr.all(l.staged[i].batches)
+		l.note(l.staged[i].batches, facts)
+	}
+}
+
+// passHole notes that the log is damaged at an offset, and returns the one after the damage.
+func (l *Log) passHole(from, limit int64) int64 {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.hole = min(l.hole, from)
+	for _, d := range l.damage {
+		if d.From <= from && from < d.To {
+			return d.To
+		}
+	}
+	return limit // nobody knows where it ends
+}
+
+// awaitLearned returns when nobody makes the memory anew.
+func (l *Log) awaitLearned() {
+	l.mu.Lock()
+	learning := l.learning
+	l.mu.Unlock()
+	if learning {
+		l.take(&l.writer) // who learns has it
+		l.releaseWriter()
+	}
+}
+
+// untold is the offset below which the log can't tell what is to be remembered: it
+// begins there, was compacted, or another replica told it. Call it under mu.
+func (l *Log) untold() int64 { return max(l.start, l.cleaned, l.imported) }
+
+// relearn makes the memory anew from what no log can tell, as far as it is remembered, and
+// the log. The caller is the writer, or the log isn't open yet.
+func (l *Log) relearn() error {
+	l.mu.Lock()
+	old, below := l.memory, min(l.untold(), max(l.written, l.imported))
+	var view *dedupe.View
+	if old != nil {
+		view = old.View()
+	}
+	l.learning = true
+	l.mu.Unlock()
+	var kept *dedupe.Import
+	if view != nil && below > 0 {
+		export, err := view.Export(below, l.readRun)
+		if err == nil {
+			kept, err = dedupe.ParseImport(export)
+		}
+		if err != nil {
+			l.disk.logger.Warn().Stringer("partition", l.id).Err(err).Int64("below", below).Msg("message ids and producers of records that are gone are forgotten")
+		}
+	}
+	if err := l.begin(kept, below); err != nil {
+		l.learned()
+		return err
+	}
+	return l.learn(below)
+}
+
+// begin begins the memory with what is kept, in the index too; nil: with nothing.
+func (l *Log) begin(kept *dedupe.Import, at int64) error {
+	l.mu.Lock()
+	fresh := dedupe.New(l.cfg.memoryConfig())
+	fresh.SetStart(l.start)
+	l.mu.Unlock()
+	note := dedupeNote{dropped: true, runs: map[runKey][]byte{}}
+	if kept != nil {
+		if err := fresh.Restore(max(kept.Covered, at), kept.Snapshot, kept.Runs); err != nil {
+			return err
+		}
+		note.state = kept.Snapshot
+		for i, r := range kept.Runs {
+			note.runs[keyOfRun(r)] = kept.Bytes[i]
+		}
+	} else if err := fresh.Restore(at, nil, nil); err != nil {
+		return err
+	}
+	l.disk.index.noteDedupe(l.id, func(m *logMeta) (dedupeNote, bool) {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		l.memory, l.stored, l.unmerged, l.hole = fresh, kept != nil, false, maxInt64
+		fresh.Configure(l.cfg.memoryConfig())
+		l.describeLocked(m)
+		return note, true
+	})
+	return nil
+}
+
+// fillHole learns what stands where the log was damaged when it was opened, and behind it.
+// The caller is the writer.
+func (l *Log) fillHole() error {
+	l.mu.Lock()
+	from := l.hole
+	if from == maxInt64 {
+		l.mu.Unlock()
+		return nil
+	}
+	again := l.forgetFrom(from, l.written)
+	l.learning = true
+	l.mu.Unlock()
+	if again {
+		return l.relearn()
+	}
+	return l.learn(from)
+}
+
+// relearnAll is relearn for who has no role: bytes in the index are damaged.
+func (l *Log) relearnAll(reason error) error {
+	return l.maintain(func() error {
+		l.disk.logger.Warn().Stringer("partition", l.id).Err(reason).Msg("message ids in the index are damaged, learning them anew")
+		return l.relearn()
+	})
+}
+
+// forgetFrom takes back what was noted from an offset on, at which the log ends now; it
+// ended at `was`. again: that isn't possible, and the memory has to be made anew. Call it
+// under mu.
+func (l *Log) forgetFrom(end, was int64) (again bool) {
+	if end <= l.hole {
+		l.hole = maxInt64
+	}
+	switch {
+	case l.memory == nil || l.memory.Truncate(end):
+		return false
+	case l.memory.Covered() > was || l.memory.Covered() <= l.imported:
+		l.memory.Truncate(l.memory.Covered())
+		return false // what is left another replica told, of records that are committed
+	case !l.stored:
+		l.memory = nil // it began above
+		return false
+	}
+	return true
+}
+
+// forgetAll forgets everything. Call it under mu; the index is to be told.
+func (l *Log) forgetAll() {
+	l.memory, l.stored, l.imported, l.hole, l.unmerged, l.unflushed = nil, false, 0, maxInt64, false, 0
+}
