@@ -42,7 +42,7 @@ func (rp *recordParser) planEvent(e *eventRequest) error {
 	if rp.faultCount > 0 {
 		return nil
 	}
-	return rp.add(partition, &rp.rec)
+	return rp.add(partition, &rp.rec, true)
 }
 
 // eventRecord turns a faultless event into rp.rec, by Kafka's binding in binary mode,

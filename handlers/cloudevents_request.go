@@ -72,6 +72,7 @@ func (a *api) produceEvents(w http.ResponseWriter, r *http.Request, mode eventMo
 	if ms := q.timestamp("timestamp", a.cfg.Now()); ms != nil {
 		p.rules.now = *ms
 	}
+	p.rules.producer = q.producerQuery(false)
 	p.rules.fixed = int32(q.integer("partition", int64(p.rules.fixed), 0, 1<<31-1))
 	if err := q.err(); err != nil {
 		return err

@@ -252,6 +252,7 @@ var mappings = [...]mapping{
 		p.unknown = e.Appended
 		return p
 	}),
+	as("replication.UnknownMessageError", sayUnknownMessage),
 	as("replication.NotCompactedError", func(e *replication.NotCompactedError, at place) *problem {
 		return newProblem(codeUnprocessable, "The topic "+shown(e.Topic)+" isn't compacted.",
 			fmt.Sprintf(`Have it be: curl -X PATCH %s --json '{"configs":{"cleanup.policy":"compact"}}'`, at.topicURL(e.Topic)))

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/http"
 
+	"highwater/replication"
 	"highwater/replication/controller"
 	"highwater/storage"
 )
@@ -72,5 +73,16 @@ func sayUnknownProposal(at place) *problem {
 	}
 	p := newProblem(codeTimedOut, "The change to the metadata did not come through in time. It may have been made, or may yet be.", fix)
 	p.unknown = true
+	return p
+}
+
+func sayUnknownMessage(e *replication.UnknownMessageError, at place) *problem {
+	p := newProblem(codeNotFound, "No record of topic "+shown(e.Topic)+" is known by the message id "+shown(e.ID)+": it was never written, or so long ago that the id is forgotten.",
+		"If you sent it within the window, send it again with the same id: it is not stored twice. The window: curl "+at.topicURL(e.Topic)+" (dedupe)")
+	if e.Offset >= 0 {
+		p.detail = fmt.Sprintf("The record with the message id %s was at offset %d of %s-%d, and is no longer kept.", shown(e.ID), e.Offset, e.Topic, e.Partition)
+		p.fix = fmt.Sprintf("It arrived; there is nothing to send. See what is kept: curl %s/partitions/%d/offsets", at.topicURL(e.Topic), e.Partition)
+		p.members = []member{{"partition", int64(e.Partition)}, {"first_offset", e.Offset}}
+	}
 	return p
 }

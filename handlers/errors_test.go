@@ -139,6 +139,8 @@ var everyError = []struct {
 	{&replication.LeaderLostError{Topic: "orders", Partition: 1, Leader: 2, Cause: errors.New("read tcp 10.0.0.1:2: secret")}, 50401, "unknown", "REQUEST_TIMED_OUT", "/topics/orders/partitions/1"},
 	{&replication.NotEnoughReplicasError{Topic: "orders", InSync: 1, Min: 2}, 50303, "not_written", "NOT_ENOUGH_REPLICAS", "/topics/orders/partitions/0"},
 	{&replication.NotEnoughReplicasError{Topic: "orders", InSync: 1, Min: 2, Appended: true}, 50304, "unknown", "NOT_ENOUGH_REPLICAS_AFTER_APPEND", ""},
+	{&replication.UnknownMessageError{Topic: "orders", ID: "x", Partition: -1, Offset: -1}, 40404, "not_written", "INVALID_REQUEST", "send it again with the same id"},
+	{&replication.UnknownMessageError{Topic: "orders", ID: "x", Partition: 1, Offset: 7}, 40404, "not_written", "INVALID_REQUEST", "/topics/orders/partitions/1/offsets"},
 	{&replication.NotCompactedError{Topic: "orders"}, 42201, "not_written", "INVALID_REQUEST", "-X PATCH http://broker:9/topics/orders"},
 	{&replication.UnexpectedOffsetError{Topic: "orders", Expected: 1, Actual: 5}, 41201, "not_written", "INVALID_REQUEST", "records?offset=1"},
 	{&replication.RecordTooLargeError{Topic: "orders", Size: 11, Most: 10}, 41302, "not_written", "MESSAGE_TOO_LARGE", "-X PATCH http://broker:9/topics/orders"},

@@ -94,6 +94,9 @@ func describeRecord(h http.Header, rec *storage.Record) error {
 	id, room, omitted := recordID(rec), maxRecordHeaderBytes, 0
 	for i := range rec.Headers {
 		name, value := rec.Headers[i].Key, rec.Headers[i].Value
+		if hidden(&rec.Headers[i]) {
+			continue
+		}
 		size := len(recordHeaderPrefix) + len(name) + len(value)
 		switch {
 		case i == id && plainHeaderText(value):

@@ -78,8 +78,8 @@ func (rp *recordParser) addHeader(key, value jsontext.Value) {
 		return
 	}
 	h := storage.Header{Key: rp.unquote(key)}
-	if string(h.Key) == idHeader {
-		rp.bad(codeUnprocessable, "/headers", "The header "+idHeader+` is the broker's own: send the id as the member "id".`)
+	if reserved(h.Key) {
+		rp.bad(codeUnprocessable, "/headers", "The header "+string(h.Key)+` is the broker's own: a message id is sent as the member "id".`)
 		return
 	}
 	if value.Kind() == '"' {

@@ -80,7 +80,11 @@ func (rp *recordParser) record() error {
 	if !good || !ok || rp.faultCount > 0 {
 		return nil
 	}
-	return rp.add(partition, &rp.rec)
+	if rp.hashing {
+		rp.hash.add(&rp.rec, rp.id)
+		return nil
+	}
+	return rp.add(partition, &rp.rec, rp.id != nil)
 }
 
 // bad notes a fault of the record being read.
@@ -107,9 +111,9 @@ func (rp *recordParser) understand(raw *rawRecord, i int) (partition int32, ok b
 		}
 		rec.Timestamp = ms
 	}
-	id := rp.idBytes(raw, i)
+	rp.id = rp.idBytes(raw, i)
 	rec.Headers = rp.headers
-	partition = rp.choose(raw, id)
+	partition = rp.choose(raw, rp.id)
 	if rp.faultCount > faults {
 		return 0, false
 	}
@@ -120,6 +124,10 @@ func (rp *recordParser) understand(raw *rawRecord, i int) (partition int32, ok b
 	if size := recordBytes(rec); size > rp.maxRecordBytes {
 		rp.bad(codeRecordTooLarge, "", tooLargeText(size, rp.maxRecordBytes))
 		return 0, false
+	}
+	if rp.idPrefix != "" && !rp.hashing {
+		rp.headers = append(rp.headers, rp.hash.header())
+		rec.Headers = rp.headers
 	}
 	return partition, true
 }

@@ -30,6 +30,7 @@ type recordParser struct {
 	rec     storage.Record
 	depth   int // tokens of a pointer that don't enter a record's content
 	ev      cloudevents.Event
+	id      []byte // of rec; nil: it has none
 }
 
 // recordsDepth is depth in {"records":[…]}: /records/3/value.
@@ -52,7 +53,7 @@ func (rp *recordParser) release() {
 		rp.scratch = nil
 	}
 	ps := rp.pools
-	rp.plan, rp.body, rp.lines, rp.line, rp.rec = nil, nil, false, 0, storage.Record{}
+	rp.plan, rp.body, rp.lines, rp.line, rp.rec, rp.id = nil, nil, false, 0, storage.Record{}, nil
 	ps.parsers.Put(rp)
 }
 
@@ -103,6 +104,7 @@ func (rp *recordParser) document() error {
 		return rp.syntax(err)
 	}
 	seen := false
+	var producer producerFields
 	for rp.dec.PeekKind() != '}' {
 		name, err := rp.dec.ReadValue()
 		if err != nil {
@@ -117,10 +119,14 @@ func (rp *recordParser) document() error {
 			continue
 		case `"key_schema"`, `"value_schema"`, `"key_schema_id"`, `"value_schema_id"`:
 			err = rp.onlyNull(name, "There are no schemas here: leave it out or null.")
-		case `"producer_id"`, `"producer_epoch"`, `"base_sequence"`:
-			err = rp.onlyNull(name, "Idempotent producers are not supported by this version: leave it out. Nothing was written.")
+		case `"` + memberProducerID + `"`:
+			err = rp.readProducerField(0, &producer)
+		case `"` + memberProducerEpoch + `"`:
+			err = rp.readProducerField(1, &producer)
+		case `"` + memberBaseSequence + `"`:
+			err = rp.readProducerField(2, &producer)
 		default:
-			rp.note(fault{"/" + pointerToken(name), "Unknown member; known here: records.", codeUnprocessable})
+			rp.note(fault{"/" + pointerToken(name), "Unknown member; known here: records, producer_id, producer_epoch, base_sequence.", codeUnprocessable})
 			_, err = rp.dec.ReadValue()
 		}
 		if err != nil {
@@ -130,6 +136,7 @@ func (rp *recordParser) document() error {
 	if _, err := rp.dec.ReadToken(); err != nil {
 		return rp.syntax(err)
 	}
+	rp.finishProducer(&producer)
 	if !seen && rp.faultCount == 0 {
 		return &requestError{code: codeUnprocessable, detail: `The member "records" is missing: {"records":[{"value":…}]}.`,
 			faults: []fault{{"/records", "The member is missing.", codeUnprocessable}}}

@@ -17,10 +17,10 @@ func (a *api) answerProduce(w http.ResponseWriter, r *http.Request, p *produceRe
 	if p.acks == replication.AcksNone {
 		status = http.StatusAccepted
 	}
-	failures := a.explainResults(r, results)
+	failures := a.explainResults(r, plan, results)
 	if failures != nil {
 		if one := commonFailure(failures); one != nil {
-			return answered{one}
+			return answered{oneReason(one, plan, results, failures)}
 		}
 		if allFailed(failures) {
 			return answered{manyReasons(plan, results, failures)}
@@ -29,7 +29,7 @@ func (a *api) answerProduce(w http.ResponseWriter, r *http.Request, p *produceRe
 	}
 	for i := range results {
 		if results[i].Err == nil {
-			a.metrics.produced.Add(float64(plan.parts[i].records))
+			a.metrics.produced.Add(float64(plan.parts[i].records - int32(duplicates(&results[i]))))
 		}
 	}
 	h := w.Header()
@@ -97,8 +97,9 @@ func produceAnswerType(r *http.Request) []string {
 
 // explainResults is nil when all went well, else the problem of each partition
 // that failed.
-func (a *api) explainResults(r *http.Request, results []replication.AppendResult) []*problem {
+func (a *api) explainResults(r *http.Request, plan *plan, results []replication.AppendResult) []*problem {
 	var out []*problem
+	at := a.where(r)
 	for i := range results {
 		if results[i].Err == nil {
 			continue
@@ -106,9 +107,14 @@ func (a *api) explainResults(r *http.Request, results []replication.AppendResult
 		if out == nil {
 			out = make([]*problem, len(results))
 		}
-		out[i] = explain(results[i].Err, a.where(r))
+		at.partition = strconv.Itoa(int(plan.parts[i].partition))
+		out[i] = explain(results[i].Err, at)
 		// What the partition says about the outcome is truer than the table.
 		out[i].unknown = results[i].Unknown
+		plan.point(int32(i), results[i].Err, out[i])
+		if out[i].unknown && plan.recognised() {
+			out[i].fix = "Send it again, with the same ids, to the same partition: POST " + at.partitionURL() + " — what was written then is not written twice."
+		}
 	}
 	return out
 }
@@ -120,6 +126,22 @@ func commonFailure(failures []*problem) *problem {
 		if f == nil || first == nil || f.code != first.code || f.unknown != first.unknown {
 			return nil
 		}
+	}
+	return first
+}
+
+// oneReason is that problem, made to tell all that is known. Which partition a record of
+// unknown outcome went to is needed to send it again: ids are known to one partition
+// only (D8), and the partitioner may choose another one by then.
+func oneReason(first *problem, plan *plan, results []replication.AppendResult, failures []*problem) *problem {
+	for _, f := range failures[1:] {
+		first.faults = append(first.faults, f.faults...)
+	}
+	if len(failures) == 1 {
+		first.members = append([]member{{"partition", int64(plan.parts[0].partition)}}, first.members...)
+	}
+	if first.unknown {
+		first.results = appendOffsets(nil, plan, results, failures)
 	}
 	return first
 }
@@ -168,13 +190,21 @@ func appendSlot(out []byte, i int, plan *plan, results []replication.AppendResul
 	if failures != nil && failures[s.part] != nil {
 		return appendFailure(append(out, `,"offset":-1`...), failures[s.part])
 	}
-	offset := results[s.part].BaseOffset
-	if offset >= 0 {
+	res := &results[s.part]
+	offset := res.BaseOffset
+	switch {
+	case res.Offsets != nil:
+		offset = res.Offsets[s.index]
+	case offset >= 0:
 		offset += int64(s.index)
 	}
 	out = append(out, `,"offset":`...)
 	out = strconv.AppendInt(out, offset, 10)
-	return append(out, `,"error_code":null,"error":null}`...)
+	out = append(out, `,"error_code":null,"error":null`...)
+	if res.Duplicate != nil && res.Duplicate[s.index] {
+		out = append(out, `,"duplicate":true`...)
+	}
+	return append(out, '}')
 }
 
 // appendFailure renders why a record or a partition failed, and closes its object.
@@ -218,7 +248,12 @@ func appendPartitions(out []byte, plan *plan, results []replication.AppendResult
 		out = strconv.AppendInt(out, int64(res.InSyncReplicas), 10)
 		out = append(out, `,"durability":"`...)
 		out = append(out, res.Durability...)
-		out = append(out, `"}`...)
+		out = append(out, '"')
+		if n := duplicates(res); n > 0 {
+			out = append(out, `,"duplicates":`...)
+			out = strconv.AppendInt(out, int64(n), 10)
+		}
+		out = append(out, '}')
 	}
 	return append(out, ']')
 }

@@ -30,6 +30,7 @@ var batchTypes = []string{"", typeJSON, typeNDJSON, typeKafkaJSON, typeKafkaBina
 //	@Description	The records go to the partitions by Kafka's rules: a record's own `partition`, else its key (murmur2, as Kafka's Java client), else its id, else one partition for the whole request.
 //	@Description	The whole request is checked before anything is appended: a faulty record refuses all, and every fault is listed. What was appended stays, also when the client leaves. As NDJSON (`application/x-ndjson`) each line is one record object.
 //	@Description	CloudEvents 1.0, one, an array of them, or one in binary mode (headers `ce-id`, `ce-source`, `ce-type`, `ce-specversion`; the body is the data), become records: `source` and `id` are the message id, `partitionkey` or else `subject` the key, the attributes record headers `ce_<name>`, the data the value.
+//	@Description	A record with an `id` that comes again is not stored again: 200 with the first one's offset and `"duplicate":true`. The same id for another message is 409 / 40908, and then nothing of the request is written to that partition.
 //	@Tags			produce
 //	@Param			topic			path		string	true	"Name of the topic."	minlength(1)	maxlength(249)	example(orders)
 //	@Param			acks			query		string	false	"What must hold before the answer: `0` nothing (offsets are -1), `1` written to the leader's log, `-1` or `all` on disk on every in-sync replica. The default is the broker's `--default-acks`."	Enums(0,1,-1,all)	default(1)	example(-1)
@@ -60,6 +61,8 @@ func (a *api) postBatch(w http.ResponseWriter, r *http.Request) error {
 //	@Description	All records go to this partition; a record that names another one is refused.
 //	@Description	The whole request is checked before anything is appended: a faulty record refuses all, and every fault is listed. What was appended stays, also when the client leaves. As NDJSON (`application/x-ndjson`) each line is one record object.
 //	@Description	CloudEvents 1.0, one, an array of them, or one in binary mode (headers `ce-id`, `ce-source`, `ce-type`, `ce-specversion`; the body is the data), become records: `source` and `id` are the message id, `partitionkey` or else `subject` the key, the attributes record headers `ce_<name>`, the data the value.
+//	@Description	A record with an `id` that comes again is not stored again: 200 with the first one's offset and `"duplicate":true`. The same id for another message is 409 / 40908, and then nothing of the request is written to that partition.
+//	@Description	With `producer_id`, `producer_epoch` and `base_sequence` (POST /producers) the batch is one of a sequence: the last five are recognised when they come again (200, `duplicate`), a gap is 409 / 40904, an older epoch 403 / 40303.
 //	@Tags			produce
 //	@Param			topic			path		string	true	"Name of the topic."	minlength(1)	maxlength(249)	example(orders)
 //	@Param			partition		path		int		true	"Number of the partition, from 0."	minimum(0)	maximum(2147483647)	format(int32)	example(0)
@@ -69,6 +72,9 @@ func (a *api) postBatch(w http.ResponseWriter, r *http.Request) error {
 //	@Param			key_format		query		string	false	"How keys stand in the body, if not as its content type says: `string` text, `json` any JSON, `binary` base64."	Enums(string,json,binary)	example(string)
 //	@Param			value_format	query		string	false	"How values stand in the body, if not as its content type says: `string` text, `json` any JSON, `binary` base64."	Enums(string,json,binary)	example(json)
 //	@Param			expected_offset	query		int		false	"Append only if the log ends at this offset, else 412."	minimum(0)	format(int64)
+//	@Param			producer_id		query		int		false	"NDJSON only: an idempotent producer's id; in JSON it stands in the body."	minimum(1)	format(int64)
+//	@Param			producer_epoch	query		int		false	"NDJSON only: its epoch."	minimum(0)	maximum(32767)
+//	@Param			base_sequence	query		int		false	"NDJSON only: the sequence number of the first record."	minimum(0)	maximum(2147483647)
 //	@Param			Idempotency-Key	header		string	false	"Gives record i of the request the message id `<key>/i`."	minlength(1)	maxlength(1024)	example(order-4711)
 //	@Param			body			body		schema.ProduceRequest	true	"The records."
 //	@Success		200				{object}	schema.ProduceResult	"Appended, as `acks` asks."
@@ -104,6 +110,7 @@ func (a *api) produceBatch(w http.ResponseWriter, r *http.Request, known []strin
 	p.rules.key, p.rules.value = mediaFormats(media)
 	p.rules.key = q.payloadParam("key_format", p.rules.key)
 	p.rules.value = q.payloadParam("value_format", p.rules.value)
+	p.rules.producer = q.producerQuery(media != typeNDJSON)
 	if err := q.err(); err != nil {
 		return err
 	}
@@ -122,13 +129,6 @@ func (a *api) produceBatch(w http.ResponseWriter, r *http.Request, known []strin
 		return err
 	}
 	return a.appendPlan(w, r, p, plan)
-}
-
-func parseBody(plan *plan, body []byte, media string) error {
-	if media == typeNDJSON {
-		return parseLinesBody(plan, body)
-	}
-	return parseBatchBody(plan, body)
 }
 
 // batchMediaType is the content type of a batch, checked.
@@ -162,6 +162,12 @@ func mediaFormats(media string) (key, value payloadFormat) {
 // appended, so the client's leaving doesn't end the wait early, and a shutdown only
 // when there is no more time: the answer is then that the outcome isn't known.
 func (a *api) appendPlan(w http.ResponseWriter, r *http.Request, p *produceRequest, plan *plan) error {
+	if err := plan.checkWhole(); err != nil {
+		return err
+	}
+	if err := a.checkProducer(r, plan); err != nil {
+		return err
+	}
 	reqs, err := plan.requests(p.expected)
 	if err != nil {
 		return err

@@ -22,14 +22,21 @@ type plan struct {
 	pools *pools
 	parts []partPlan
 	// place maps a partition to its index in parts plus one.
-	place  []int32
-	slots  []slot // one a record, in request order
-	count  int    // records so far, good or not
-	faults []fault
+	place []int32
+	slots []slot // one a record, in request order
+	count int    // records so far, good or not
+	// unnamed counts the records without a message id.
+	unnamed int
+	faults  []fault
 	// faultCount counts all, faults keeps the first maxShownFaults.
 	faultCount int
 	left       int // bytes of the body that are not in a sealed batch yet, about
 	share      int // of left that a partition's next batch may expect, in 1/share
+	// whole: the request has a producer, and is one batch.
+	whole bool
+	// hashing: this pass only hashes the records of an Idempotency-Key's request.
+	hashing bool
+	hash    requestHash
 }
 
 // slot is where a record of the request went.
@@ -54,6 +61,7 @@ func (ps *pools) newPlan(rules *produceRules, bodyBytes int) *plan {
 	}
 	p.place = p.place[:rules.partitions]
 	p.left, p.share = bodyBytes, 1
+	p.whole, p.hashing, p.hash.begun = rules.producer != nil, false, false
 	if rules.fixed == anyPartition {
 		p.share = int(rules.partitions)
 	}
@@ -65,17 +73,21 @@ const maxPooledSlots = 1 << 16
 
 // release gives the plan back. Its batches belong to the log by now.
 func (p *plan) release() {
+	p.rewind(0)
+	if cap(p.slots) > maxPooledSlots {
+		p.slots = nil
+	}
+	p.pools.plans.Put(p)
+}
+
+// rewind forgets all records, for another pass over the body.
+func (p *plan) rewind(bodyBytes int) {
 	for i := range p.parts {
 		p.place[p.parts[i].partition] = 0
 		p.parts[i] = partPlan{}
 	}
-	p.parts = p.parts[:0]
-	if cap(p.slots) > maxPooledSlots {
-		p.slots = nil
-	}
-	p.slots = p.slots[:0]
-	p.count, p.faults, p.faultCount = 0, nil, 0
-	p.pools.plans.Put(p)
+	p.parts, p.slots = p.parts[:0], p.slots[:0]
+	p.count, p.unnamed, p.faults, p.faultCount, p.left = 0, 0, nil, 0, bodyBytes
 }
 
 // room is a buffer for a partition's next batch: a record takes about as much in
@@ -88,8 +100,9 @@ func (p *plan) room() []byte {
 // headers, but for the lengths of many headers.
 const maxRecordOverhead = 64
 
-// add appends rec to a partition's batches.
-func (p *plan) add(partition int32, rec *storage.Record) error {
+// add appends rec to a partition's batches. marked: it has a message id, so its batch
+// must tell the time of its append.
+func (p *plan) add(partition int32, rec *storage.Record, marked bool) error {
 	i := p.place[partition] - 1
 	if i < 0 {
 		i = int32(len(p.parts))
@@ -97,21 +110,33 @@ func (p *plan) add(partition int32, rec *storage.Record) error {
 		p.parts = append(p.parts, partPlan{partition: partition, builder: *storage.NewBatchBuilder(p.room())})
 	}
 	part := &p.parts[i]
-	if n := part.builder.Len(); n > 0 && (part.builder.Size()+recordBytes(rec)+maxRecordOverhead > maxBatchBytes || n >= maxBatchRecords) {
+	if part.full(rec, marked) && !p.whole {
 		p.left -= part.builder.Size()
-		if err := part.seal(p.compression); err != nil {
+		if err := part.seal(p.compression, nil); err != nil {
 			return err
 		}
 		part.builder = *storage.NewBatchBuilder(p.room())
 	}
+	if part.builder.Len() == 0 && (marked || p.whole) {
+		part.builder.AppendTime = p.now
+	}
 	part.builder.Append(rec)
+	if !marked {
+		p.unnamed++
+	}
 	p.slots = append(p.slots, slot{part: i, index: part.records})
 	part.records++
 	return nil
 }
 
-func (part *partPlan) seal(c storage.Compression) error {
-	b, err := part.builder.Seal(c, nil)
+// full tells that rec must begin another batch.
+func (part *partPlan) full(rec *storage.Record, marked bool) bool {
+	n := part.builder.Len()
+	return n > 0 && (part.builder.Size()+recordBytes(rec)+maxRecordOverhead > maxBatchBytes || n >= maxBatchRecords || marked && part.builder.AppendTime == 0)
+}
+
+func (part *partPlan) seal(c storage.Compression, producer *storage.Producer) error {
+	b, err := part.builder.Seal(c, producer)
 	if err != nil {
 		return err
 	}
@@ -124,7 +149,7 @@ func (p *plan) requests(expected *int64) ([]replication.AppendRequest, error) {
 	out := make([]replication.AppendRequest, len(p.parts))
 	for i := range p.parts {
 		part := &p.parts[i]
-		if err := part.seal(p.compression); err != nil {
+		if err := part.seal(p.compression, p.producer); err != nil {
 			return nil, err
 		}
 		out[i] = replication.AppendRequest{Topic: p.topic, Partition: part.partition, Batches: part.batches, ExpectedOffset: expected}

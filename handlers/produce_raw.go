@@ -1,7 +1,6 @@
 package handlers
 
 import (
-	"bytes"
 	"fmt"
 	"net/http"
 	"slices"
@@ -44,7 +43,7 @@ const (
 //	@x-media-request	{"*/*":"binary","application/cloudevents+json":"CloudEvent","application/cloudevents-batch+json":"[CloudEvent]"}
 //	@x-media-200		{"application/json":"ProduceResult","application/vnd.kafka.v2+json":"ProduceResult","application/vnd.kafka.json.v2+json":"ProduceResult","application/vnd.kafka.binary.v2+json":"ProduceResult","application/vnd.kafka.text.v2+json":"ProduceResult"}
 //	@x-media-202		{"application/json":"ProduceResult","application/vnd.kafka.v2+json":"ProduceResult","application/vnd.kafka.json.v2+json":"ProduceResult","application/vnd.kafka.binary.v2+json":"ProduceResult","application/vnd.kafka.text.v2+json":"ProduceResult"}
-//	@x-errors			[40401,40402,40801,40908,41201,41301,41302,41501,42201,50001,50302,50303,50304,50305,50306,50401,50701]
+//	@x-errors			[40303,40401,40402,40801,40904,40908,41201,41301,41302,41501,42201,50001,50302,50303,50304,50305,50306,50401,50701]
 //	@Router			/topics/{topic}/records [post]
 func (a *api) postRecord(w http.ResponseWriter, r *http.Request) error {
 	return a.produceRaw(w, r, rawParams)
@@ -66,6 +65,9 @@ func (a *api) postRecord(w http.ResponseWriter, r *http.Request) error {
 //	@Param			timeout_ms		query		int		false	"How long to wait for the acknowledgement, in ms; more than the maximum counts as that."	minimum(1)	default(30000)	example(30000)
 //	@Param			response		query		string	false	"`summary` leaves `offsets` out: one entry a partition instead of one a record. NDJSON bodies are answered so unless `full` is asked for."	Enums(full,summary)	example(full)
 //	@Param			expected_offset	query		int		false	"Append only if the log ends at this offset, else 412."	minimum(0)	format(int64)
+//	@Param			producer_id		query		int		false	"An idempotent producer's id (POST /producers), with the next two."	minimum(1)	format(int64)
+//	@Param			producer_epoch	query		int		false	"Its epoch."	minimum(0)	maximum(32767)
+//	@Param			base_sequence	query		int		false	"The record's sequence number."	minimum(0)	maximum(2147483647)
 //	@Param			Message-Id		header		string	false	"The record's message id."	minlength(1)	maxlength(1024)	example(order-4711)
 //	@Param			Idempotency-Key	header		string	false	"Gives record i of the request the message id `<key>/i`. Instead of `Message-Id`."	minlength(1)	maxlength(1024)
 //	@Param			body			body		string	false	"The value. An empty body is an empty value."
@@ -100,6 +102,7 @@ func (a *api) produceRaw(w http.ResponseWriter, r *http.Request, known []string)
 	if ms := q.timestamp("timestamp", a.cfg.Now()); ms != nil {
 		rec.Timestamp = *ms
 	}
+	p.rules.producer = q.producerQuery(false)
 	named := int32(q.integer("partition", int64(p.rules.fixed), 0, 1<<31-1))
 	if err := q.err(); err != nil {
 		return err
@@ -107,7 +110,7 @@ func (a *api) produceRaw(w http.ResponseWriter, r *http.Request, known []string)
 	if named >= p.rules.partitions {
 		return &replication.UnknownPartitionError{Topic: p.rules.topic, Partition: named, Count: int(p.rules.partitions)}
 	}
-	id, err := rawID(r)
+	id, err := rawID(r, &p.rules)
 	if err != nil {
 		return err
 	}
@@ -156,7 +159,12 @@ func (p *plan) addRaw(rec *storage.Record, value []byte, named int32, id []byte)
 		partition = partitionForKey(id, p.partitions)
 	}
 	p.count++
-	return p.add(partition, rec)
+	if p.idPrefix != "" {
+		p.hash.add(rec, id)
+		p.hash.seal(p.count)
+		rec.Headers = append(rec.Headers, p.hash.header())
+	}
+	return p.add(partition, rec, id != nil)
 }
 
 // rawKey reads ?key=, in the form that key_format names.
@@ -183,7 +191,7 @@ func rawKey(q *params) []byte {
 }
 
 // rawID is the record's id from Message-Id or Idempotency-Key, nil for none.
-func rawID(r *http.Request) ([]byte, error) {
+func rawID(r *http.Request, rules *produceRules) ([]byte, error) {
 	text, err := singleHeader(r, "Message-Id")
 	if err != nil {
 		return nil, err
@@ -195,6 +203,7 @@ func rawID(r *http.Request) ([]byte, error) {
 	case text != "" && prefix != "":
 		return nil, malformed("Message-Id and Idempotency-Key both give the record its id: send one of the two.")
 	case prefix != "":
+		rules.idPrefix = prefix
 		return []byte(prefix + "0"), nil
 	case text == "":
 		return nil, nil
@@ -227,7 +236,7 @@ func rawHeaders(r *http.Request) ([]storage.Header, error) {
 	slices.Sort(names)
 	for _, name := range names {
 		key := []byte(strings.ToLower(name[len(recordHeaderPrefix):]))
-		if len(key) == 0 || bytes.Equal(key, idHeaderBytes) {
+		if len(key) == 0 || reserved(key) {
 			return nil, malformed("The header %s names no record header that a client may set.", shown(name))
 		}
 		for _, text := range r.Header[name] {

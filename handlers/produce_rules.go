@@ -19,7 +19,7 @@ const (
 	maxProduceTimeout     = 5 * time.Minute
 	// anyPartition: neither path nor record names a partition.
 	anyPartition = -1
-	// maxIDBytes bounds a message id; the ids of the dedupe window are in memory.
+	// maxIDBytes bounds a message id. What is remembered of one has a fixed size.
 	maxIDBytes = 1024
 )
 
@@ -42,9 +42,11 @@ type produceRules struct {
 	key, value     payloadFormat
 	maxRecordBytes int
 	needKey        bool // a compacted topic
+	dedupes        bool // message ids are looked at
 	compression    storage.Compression
-	now            int64  // timestamp in ms of records that bring none
-	idPrefix       string // Idempotency-Key and a slash; "" without one
+	now            int64             // timestamp in ms of records that bring none
+	idPrefix       string            // Idempotency-Key and a slash; "" without one
+	producer       *storage.Producer // nil: the request has none
 }
 
 // produceTarget resolves the path to a topic and what it asks of records. It is
@@ -86,6 +88,7 @@ func (a *api) produceTarget(r *http.Request) (*produceRequest, error) {
 func (rules *produceRules) obey(c *controller.TopicConfig) {
 	rules.maxRecordBytes = c.MaxMessageBytes
 	rules.needKey = c.Compact
+	rules.dedupes = c.DedupeWindowMs != 0
 	switch c.Compression {
 	case "gzip":
 		rules.compression = storage.CompressionGzip
@@ -134,9 +137,9 @@ func (a *api) commonLeader(t *controller.Topic, parts []partPlan) string {
 var (
 	produceParams   = []string{"acks", "timeout_ms", "response"}
 	batchParams     = append(slices.Clone(produceParams), "key_format", "value_format")
-	partitionParams = append(slices.Clone(batchParams), "expected_offset")
+	partitionParams = append(slices.Clone(batchParams), "expected_offset", memberProducerID, memberProducerEpoch, memberBaseSequence)
 	rawParams       = append(slices.Clone(produceParams), "key", "partition", "timestamp", "key_format")
-	rawPartition    = append(slices.Clone(produceParams), "key", "timestamp", "key_format", "expected_offset")
+	rawPartition    = append(slices.Clone(produceParams), "key", "timestamp", "key_format", "expected_offset", memberProducerID, memberProducerEpoch, memberBaseSequence)
 )
 
 // ask reads the query parameters that every produce has.

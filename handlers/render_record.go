@@ -190,21 +190,27 @@ func recordID(r *storage.Record) int {
 	return -1
 }
 
-// appendHeaders appends the member "headers" with all headers but the one at skip.
+// hidden tells that a header is the broker's own and no client's matter.
+func hidden(h *storage.Header) bool {
+	return len(h.Value) == requestHashBytes && string(h.Key) == requestHeader
+}
+
+// appendHeaders appends the member "headers" with all headers but the one at skip and
+// those that are hidden.
 // A null header value is null; a name that isn't UTF-8 (no produce lets one in,
 // but other tools write segments too) is given as base64 with "key_encoding".
 func appendHeaders(dst []byte, headers []storage.Header, skip int) []byte {
 	dst = append(dst, `,"headers":[`...)
 	first := true
 	for i := range headers {
-		if i == skip {
+		h := &headers[i]
+		if i == skip || hidden(h) {
 			continue
 		}
 		if !first {
 			dst = append(dst, ',')
 		}
 		first = false
-		h := &headers[i]
 		dst = append(dst, `{"key":`...)
 		if utf8.Valid(h.Key) {
 			dst = appendJSONString(dst, h.Key)

@@ -22,6 +22,7 @@ func (a *api) readRoutes() []route {
 		{method: http.MethodPatch, pattern: topic, handle: a.patchTopic, writes: true},
 		{method: http.MethodDelete, pattern: topic, handle: a.deleteTopic, writes: true},
 		{method: http.MethodGet, pattern: topic + "/records", handle: a.fetchTopic},
+		{method: http.MethodGet, pattern: topic + "/messages/{id}", handle: a.getMessage},
 
 		{method: http.MethodGet, pattern: topic + "/partitions", handle: a.listPartitions},
 		{method: http.MethodGet, pattern: partition, handle: a.getPartition},

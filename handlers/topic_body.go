@@ -20,6 +20,7 @@ type topicView struct {
 	Name       string            `json:"name"`
 	TopicID    string            `json:"topic_id"`
 	Configs    map[string]string `json:"configs"`
+	Dedupe     *topicDedupeView  `json:"dedupe"`
 	Partitions []partitionView   `json:"partitions"`
 }
 
@@ -33,6 +34,7 @@ type partitionView struct {
 	LogStartOffset *int64        `json:"log_start_offset"`
 	HighWatermark  *int64        `json:"high_watermark"`
 	LogEndOffset   *int64        `json:"log_end_offset"`
+	Dedupe         *dedupeView   `json:"dedupe"`
 	Replicas       []replicaView `json:"replicas"`
 }
 
@@ -56,6 +58,7 @@ func (a *api) viewTopic(r *http.Request, t *controller.Topic) (*topicView, error
 	for i := range statuses {
 		v.Partitions[i] = viewOf(&statuses[i])
 	}
+	v.Dedupe = sumDedupe(t.Config(a.cfg.Broker.ConfigDefaults()), v.Partitions)
 	return v, nil
 }
 
@@ -75,6 +78,7 @@ func viewOf(s *replication.PartitionStatus) partitionView {
 	if s.LogEndOffset >= 0 { // else nobody who knows could be asked
 		v.LogStartOffset, v.HighWatermark, v.LogEndOffset = &s.LogStartOffset, &s.HighWatermark, &s.LogEndOffset
 	}
+	v.Dedupe = viewOfDedupe(s.Dedupe)
 	for i, rep := range s.Replicas {
 		v.Replicas[i] = replicaView(rep)
 	}

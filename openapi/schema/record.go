@@ -24,7 +24,7 @@ type ProduceRecord struct {
 	Timestamp *int64 `json:"timestamp,omitempty" format:"int64" minimum:"0" maximum:"253402300799999" extensions:"x-nullable"`
 	// Record headers.
 	Headers []Header `json:"headers,omitempty" extensions:"x-nullable"`
-	// The message id.
+	// The message id, 1 to 1024 bytes: a record that comes again within the topic's window is not stored again.
 	ID *string `json:"id,omitempty" minLength:"1" extensions:"x-nullable"`
 	// Ignored: what a fetch printed can be posted back.
 	Topic string `json:"topic,omitempty"`
@@ -36,6 +36,12 @@ type ProduceRecord struct {
 type ProduceRequest struct {
 	// The records, in order.
 	Records []ProduceRecord `json:"records" validate:"required" minItems:"1"`
+	// An idempotent producer's id (POST /producers), on partition endpoints only, together with the next two.
+	ProducerID *int64 `json:"producer_id,omitempty" format:"int64" minimum:"1" extensions:"x-nullable" example:"1"`
+	// The producer's epoch.
+	ProducerEpoch *int32 `json:"producer_epoch,omitempty" minimum:"0" maximum:"32767" extensions:"x-nullable" example:"0"`
+	// The sequence number of the first record: how many records this producer, in this epoch, has sent to this partition before.
+	BaseSequence *int32 `json:"base_sequence,omitempty" minimum:"0" extensions:"x-nullable" example:"0"`
 }
 
 // Record is one record of a log, in the native form. Posting it back gives the
@@ -100,6 +106,8 @@ type ProducedOffset struct {
 	Partition int32 `json:"partition" validate:"required" example:"0"`
 	// The record's offset; -1 with acks=0 and when it failed.
 	Offset int64 `json:"offset" validate:"required" format:"int64" minimum:"-1" example:"5"`
+	// True when the record was there before: offset is that of the first one, or -1 when it isn't known any more where that is.
+	Duplicate *bool `json:"duplicate,omitempty"`
 	// Null when all is well.
 	ErrorCode *int32 `json:"error_code" extensions:"x-nullable"`
 	// What went wrong.
@@ -123,6 +131,8 @@ type ProducedPartition struct {
 	InSyncReplicas int32 `json:"in_sync_replicas"`
 	// What was proved: forced to disk, written to the log file, or only queued.
 	Durability string `json:"durability" enums:"fsynced,written,queued"`
+	// How many of the records were there before; absent: none. base_offset and last_offset are those of the others, if there are any.
+	Duplicates *int64 `json:"duplicates,omitempty" format:"int64" minimum:"1"`
 	// Present when it failed.
 	ErrorCode  int32  `json:"error_code,omitempty"`
 	Error      string `json:"error,omitempty"`
@@ -136,6 +146,12 @@ type ProducedPartition struct {
 type DialectProduceRequest struct {
 	// The records, in order.
 	Records []DialectProduceRecord `json:"records" validate:"required" minItems:"1"`
+	// As in the native form.
+	ProducerID *int64 `json:"producer_id,omitempty" format:"int64" minimum:"1" extensions:"x-nullable"`
+	// As in the native form.
+	ProducerEpoch *int32 `json:"producer_epoch,omitempty" minimum:"0" maximum:"32767" extensions:"x-nullable"`
+	// As in the native form.
+	BaseSequence *int32 `json:"base_sequence,omitempty" minimum:"0" extensions:"x-nullable"`
 }
 
 // DialectProduceRecord is one record to append, its key and value as the content

@@ -28,7 +28,7 @@ type Problem struct {
 	Outcome string `json:"outcome,omitempty" enums:"not_written,unknown"`
 	// Every fault of an invalid request.
 	Errors []Fault `json:"errors,omitempty"`
-	// The partition that the offset is about, where the request was for several.
+	// The partition that it is about.
 	Partition *int32 `json:"partition,omitempty"`
 	// The partition's log start offset (41001).
 	LogStartOffset *int64 `json:"log_start_offset,omitempty" format:"int64"`
@@ -38,13 +38,19 @@ type Problem struct {
 	LogEndOffset *int64 `json:"log_end_offset,omitempty" format:"int64"`
 	// The offset at which the log was expected to end (41201).
 	ExpectedOffset *int64 `json:"expected_offset,omitempty" format:"int64"`
+	// Where the record is that the message id belongs to (40908), or was (40404).
+	FirstOffset *int64 `json:"first_offset,omitempty" format:"int64"`
+	// The base_sequence with which the producer goes on (40904).
+	ExpectedSequence *int64 `json:"expected_sequence,omitempty" format:"int64"`
+	// The epoch that may write (40303).
+	CurrentEpoch *int64 `json:"current_epoch,omitempty" format:"int64"`
 	// Where the histories part: go on from here at the latest (40905).
 	SafeOffset *int64 `json:"safe_offset,omitempty" format:"int64"`
 	// The leader epoch of the record before safe_offset (40905).
 	SafeLeaderEpoch *int64 `json:"safe_leader_epoch,omitempty" format:"int64"`
 	// The group's generation (40906).
 	Generation *int64 `json:"generation,omitempty" format:"int64"`
-	// The fate of each record, when all failed for different reasons.
+	// The fate of each record, when all failed for different reasons or may have been written.
 	Offsets []ProducedOffset `json:"offsets,omitempty"`
 }
 

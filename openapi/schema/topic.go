@@ -59,8 +59,10 @@ type Topic struct {
 	// Never given to another topic, also when one of the same name is made anew.
 	TopicID string `json:"topic_id" validate:"required" format:"uuid"`
 	// Every config in force.
-	Configs    map[string]string `json:"configs" validate:"required"`
-	Partitions []Partition       `json:"partitions" validate:"required"`
+	Configs map[string]string `json:"configs" validate:"required"`
+	// What is remembered of message ids.
+	Dedupe     TopicDedupe `json:"dedupe" validate:"required"`
+	Partitions []Partition `json:"partitions" validate:"required"`
 }
 
 // Partition is one partition as its leader sees it.
@@ -74,8 +76,45 @@ type Partition struct {
 	// Null when there is no leader.
 	HighWatermark *int64 `json:"high_watermark" format:"int64" extensions:"x-nullable"`
 	// Null when there is no leader.
-	LogEndOffset *int64    `json:"log_end_offset" format:"int64" extensions:"x-nullable"`
-	Replicas     []Replica `json:"replicas" validate:"required"`
+	LogEndOffset *int64 `json:"log_end_offset" format:"int64" extensions:"x-nullable"`
+	// What is remembered of message ids and producers; null when there is no leader.
+	Dedupe   *Dedupe   `json:"dedupe" extensions:"x-nullable"`
+	Replicas []Replica `json:"replicas" validate:"required"`
+}
+
+// TopicDedupe is what is promised of a topic's message ids, and what its partitions
+// remember together.
+type TopicDedupe struct {
+	// dedupe.window.ms: how long an id is remembered; 0: not at all, -1: as long as its record is kept.
+	WindowMs int64 `json:"window_ms" validate:"required" format:"int64" minimum:"-1" example:"3600000"`
+	// dedupe.window.count: how many ids a partition remembers at most; -1: all.
+	WindowCount int64 `json:"window_count" validate:"required" format:"int64" minimum:"-1" example:"1000000"`
+	// Less than window_ms where ids came so fast that the count made a partition forget some before their time.
+	EffectiveWindowMs int64 `json:"effective_window_ms" validate:"required" format:"int64" minimum:"-1" example:"3600000"`
+	// The ids that are remembered.
+	IDs int64 `json:"ids" validate:"required" format:"int64" minimum:"0"`
+	// Idempotent producers that are remembered, counted once for each partition.
+	Producers int64 `json:"producers" validate:"required" format:"int64" minimum:"0"`
+	// Records that came again, since the leaders' logs were opened.
+	Hits int64 `json:"hits" validate:"required" format:"int64" minimum:"0"`
+	// Ids that were forgotten before their time, since the leaders' logs were opened.
+	EvictedEarly int64 `json:"evicted_early" validate:"required" format:"int64" minimum:"0"`
+}
+
+// Dedupe is what a partition remembers of message ids and producers.
+type Dedupe struct {
+	// The ids that are remembered.
+	IDs int64 `json:"ids" validate:"required" format:"int64" minimum:"0"`
+	// Idempotent producers that are remembered.
+	Producers int64 `json:"producers" validate:"required" format:"int64" minimum:"0"`
+	// When the oldest id was appended, in ms since 1970; null: there is none.
+	OldestMs *int64 `json:"oldest_ms" format:"int64" extensions:"x-nullable"`
+	// When the newest id was appended, in ms since 1970; null: there is none.
+	NewestMs *int64 `json:"newest_ms" format:"int64" extensions:"x-nullable"`
+	// Records that came again, since the leader's log was opened.
+	Hits int64 `json:"hits" validate:"required" format:"int64" minimum:"0"`
+	// Ids that were forgotten before their time, since the leader's log was opened.
+	EvictedEarly int64 `json:"evicted_early" validate:"required" format:"int64" minimum:"0"`
 }
 
 // Replica is one copy of a partition.

@@ -1,0 +1,39 @@
+package handlers
+
+import (
+	"errors"
+	"strconv"
+
+	"highwater/replication"
+	"highwater/storage"
+)
+
+// duplicates counts the records of a partition's part that were there before.
+func duplicates(res *replication.AppendResult) int {
+	n := 0
+	for _, duplicate := range res.Duplicate {
+		if duplicate {
+			n++
+		}
+	}
+	return n
+}
+
+// point has a problem name the record that it is about.
+func (p *plan) point(part int32, err error, problem *problem) {
+	reused := (*storage.MessageReusedError)(nil)
+	if !errors.As(err, &reused) {
+		return
+	}
+	for i, s := range p.slots {
+		if s.part == part && int(s.index) == reused.Record {
+			problem.faults = append(problem.faults, fault{"/records/" + strconv.Itoa(i), problem.detail, problem.code})
+			return
+		}
+	}
+}
+
+// recognised tells that a partition which gets the records again knows each of them.
+func (p *plan) recognised() bool {
+	return p.producer != nil || p.dedupes && p.unnamed == 0
+}
