@@ -87,7 +87,7 @@ func framed(length uint32, rest string) []byte {
 // strangeFrames sends, to each path, what is no message.
 func strangeFrames(t *testing.T, leader *clusterNode) {
 	t.Helper()
-	posts := []string{wire.PathFetch, wire.PathAppend, wire.PathRead, wire.PathWatch, wire.PathOffsets, wire.PathDeleteRecords, wire.PathStatus, wire.PathFindMessage,
+	posts := []string{wire.PathFetch, wire.PathAppend, wire.PathRead, wire.PathWatch, wire.PathOffsets, wire.PathDeleteRecords, wire.PathStatus, wire.PathFindMessage, wire.PathDedupe,
 		wire.PathHeartbeat, wire.PathPropose, wire.PathJoin, wire.PathFounding, wire.PathLeaderEpoch}
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)

@@ -122,6 +122,7 @@ var internalCalls = [...]internalCall{
 	{wire.PathDeleteRecords, http.MethodPost, (*Internal).deleteRecords},
 	{wire.PathStatus, http.MethodPost, (*Internal).status},
 	{wire.PathFindMessage, http.MethodPost, (*Internal).findMessage},
+	{wire.PathDedupe, http.MethodPost, (*Internal).dedupe},
 	{wire.PathGroupCall, http.MethodPost, (*Internal).groupCall},
 	{wire.PathGroupBeat, http.MethodPost, (*Internal).groupBeat},
 	{wire.PathGroupList, http.MethodPost, (*Internal).groupList},

@@ -52,3 +52,18 @@ func (in *Internal) debugPartitions(w http.ResponseWriter, _ *http.Request) erro
 	_, err = w.Write(body)
 	return err
 }
+
+// dedupe tells a follower what the leader remembers and the log doesn't tell.
+func (in *Internal) dedupe(w http.ResponseWriter, r *http.Request) error {
+	b, err := in.theBroker()
+	if err != nil {
+		return err
+	}
+	req := &wire.JSON[wire.DedupeRequest]{}
+	release, err := in.receive(w, r, maxControlMessage, req)
+	if err != nil {
+		return err
+	}
+	release()
+	return in.answer(w, b.ServeDedupe(req.V))
+}

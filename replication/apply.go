@@ -69,8 +69,15 @@ func (f *fetcher) applyOne(w *following, answer *wire.FetchedPartition) (staged 
 		f.saidLess(w)
 		return false
 	}
+	if w.importing {
+		return false
+	}
 	if answer.Code == wire.OK && answer.Diverging == nil && len(answer.Batches) > 0 {
+		if f.importFirst(w, answer) {
+			return false
+		}
 		f.align(w, answer)
+		w.export = nil
 	}
 	d, receipt, done, err := p.stageFetched(f, w, answer)
 	if d.Step == replica.Append {
@@ -233,6 +240,7 @@ func (f *fetcher) reset(w *following, offset int64) {
 		return
 	}
 	p.restarted(offset)
+	w.known, w.export = 0, nil
 	f.b.metrics.resets.Inc()
 	f.b.cfg.Logger.Warn().Str("topic", p.topic.name()).Int32("partition", p.num).Int32("leader", f.leader).Int32("leader_epoch", w.epoch).
 		Int64("start", start).Int64("end", end).Int64("high_watermark", hw).Int64("new_start", offset).Msg("log begins anew: the leader's begins behind its end")
@@ -257,7 +265,11 @@ func (f *fetcher) align(w *following, answer *wire.FetchedPartition) {
 	if err != nil || d.Step != replica.Append {
 		return // not ours any more
 	}
-	if err := p.log.ResetTo(base); err != nil {
+	err = p.log.ResetTo(base)
+	if err == nil && w.export != nil {
+		err = p.log.ImportDedupe(w.export) // which the log forgot just now
+	}
+	if err != nil {
 		f.b.followFailed(p, err)
 	} else {
 		w.sent.Offset = base

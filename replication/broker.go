@@ -88,6 +88,7 @@ type Broker struct {
 	fates     *fates         // of other brokers
 
 	cleaner chan struct{} // holds a token while a log is compacted
+	imports chan struct{} // holds a token for each import under way
 
 	appends gate           // appends in flight
 	syncers sync.WaitGroup // running syncers
@@ -110,7 +111,7 @@ func New(cfg Config) *Broker {
 	b := &Broker{cfg: cfg, metrics: newMetrics(), byName: map[string]*topic{}, byID: map[uuid.UUID]*topic{},
 		turn: make(chan struct{}, 1), retry: map[uuid.UUID]struct{}{}, drain: make(chan struct{}), configDefaults: configDefaults(cfg.Defaults)}
 	b.appends.init()
-	b.cleaner = make(chan struct{}, 1)
+	b.cleaner, b.imports = make(chan struct{}, 1), make(chan struct{}, maxImports)
 	b.rules = replica.Options{LagMax: cfg.LagMax, Alive: b.alive}
 	b.followers, b.isr, b.notices, b.sessions = newFollowers(b), newISRManager(b), newNotices(), newSessions()
 	b.repairs, b.starts = newRepairs(), newStarts()

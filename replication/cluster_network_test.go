@@ -89,6 +89,15 @@ func (p *testPeers) Fetch(ctx context.Context, url string, req *wire.FetchReques
 	return resp, end()
 }
 
+func (p *testPeers) Dedupe(ctx context.Context, url string, req *wire.DedupeRequest) (*wire.DedupeAnswer, error) {
+	target, _, end, err := p.dial(ctx, url)
+	if err != nil {
+		return nil, err
+	}
+	answer := target.ServeDedupe(req)
+	return answer, end()
+}
+
 func (p *testPeers) LeaderEpoch(ctx context.Context, url string, notices *wire.LeaderEpochNotices) error {
 	target, _, end, err := p.dial(ctx, url)
 	if err != nil {

@@ -102,10 +102,12 @@ type fetcher struct {
 	leader int32
 	wake   chan struct{} // one token: there are changes
 
-	mu      sync.Mutex // a leaf; guards changes
+	mu      sync.Mutex // a leaf; guards changes and imports
 	changes map[*Partition]change
+	imports []imported // that have come to their end
 
 	// What follows is the fetcher's goroutine's alone.
+	ctx       context.Context // run's
 	parts     map[wire.TopicPartition]*following
 	due       []*following // to be named in the next request
 	forgotten []wire.TopicPartition
@@ -136,6 +138,10 @@ type following struct {
 	failures int
 	retryAt  time.Time // not to be named before; zero: at once
 
+	known     int64  // below it, what no log tells of its records was imported (import.go)
+	importing bool   // that is under way, and nothing is fetched
+	export    []byte // what was imported, until the first records after it are there
+
 	low   bool // what was sent is less than the log holds: it is damaged
 	ahead bool // between stage and commit: what comes after the staged records is asked for already
 	step  applying
@@ -163,6 +169,7 @@ func (f *fetcher) change(p *Partition, c change) {
 // come or go are told in the next request at once: the leader ends the poll then.
 func (f *fetcher) run(ctx context.Context) {
 	var cur *poll
+	f.ctx = ctx
 	for ctx.Err() == nil {
 		f.takeChanges()
 		switch {
@@ -201,13 +208,15 @@ func (f *fetcher) takeChanges() {
 	default:
 	}
 	f.mu.Lock()
-	changes := f.changes
-	if len(changes) == 0 {
-		f.mu.Unlock()
-		return
+	changes, imports := f.changes, f.imports
+	f.imports = nil
+	if len(changes) > 0 {
+		f.changes = map[*Partition]change{}
 	}
-	f.changes = map[*Partition]change{}
 	f.mu.Unlock()
+	for i := range imports {
+		f.imported(&imports[i])
+	}
 	for p, c := range changes {
 		id := p.id()
 		old := f.parts[id]
@@ -276,6 +285,9 @@ func (f *fetcher) request(now time.Time) *wire.FetchRequest {
 			continue
 		}
 		w.isDue = false
+		if w.importing {
+			continue // it becomes due when that is over
+		}
 		if wait := w.retryAt.Sub(now); wait > 0 {
 			req.MaxWaitMs = min(req.MaxWaitMs, int32(wait.Milliseconds())+1)
 			f.makeDue(w)

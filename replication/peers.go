@@ -14,6 +14,9 @@ type Peers interface {
 	// batches lie in *buf where they fit; it may be replaced by a larger one. They
 	// are good until the next call with buf.
 	Fetch(ctx context.Context, url string, req *wire.FetchRequest, buf *[]byte) (*wire.FetchResponse, error)
+	// Dedupe asks the leader at url for what it remembers of records that its log
+	// doesn't hold any more.
+	Dedupe(ctx context.Context, url string, req *wire.DedupeRequest) (*wire.DedupeAnswer, error)
 	// LeaderEpoch tells the broker at url of newer leaders (R64). Best effort.
 	LeaderEpoch(ctx context.Context, url string, notices *wire.LeaderEpochNotices) error
 }

@@ -197,7 +197,7 @@ func TestH54_StrangersAreRefused(t *testing.T) {
 	sc := c.client(m)
 	id := c.view(m).ClusterID
 	paths := []string{wire.PathRaft, wire.PathFetch, wire.PathLeaderEpoch, wire.PathPropose, wire.PathHeartbeat, wire.PathJoin, wire.PathFounding,
-		wire.PathAppend, wire.PathRead, wire.PathWatch, wire.PathOffsets, wire.PathDeleteRecords, wire.PathStatus, wire.PathFindMessage, wire.PathDebugPartitions, "", "nothing-there"}
+		wire.PathAppend, wire.PathRead, wire.PathWatch, wire.PathOffsets, wire.PathDeleteRecords, wire.PathStatus, wire.PathFindMessage, wire.PathDedupe, wire.PathDebugPartitions, "", "nothing-there"}
 	for _, path := range paths {
 		for _, method := range []string{"GET", "POST", "DELETE", "OPTIONS"} {
 			for _, given := range []string{"", secret + "x", secret[:len(secret)-1]} {

@@ -27,6 +27,19 @@ func (c *Client) Fetch(ctx context.Context, url string, req *wire.FetchRequest, 
 	return res, nil
 }
 
+// Dedupe asks a leader for what its log doesn't tell any more.
+func (c *Client) Dedupe(ctx context.Context, url string, req *wire.DedupeRequest) (*wire.DedupeAnswer, error) {
+	res := &wire.DedupeAnswer{}
+	if err := c.Call(ctx, url, wire.PathDedupe, exportWait, &wire.JSON[wire.DedupeRequest]{V: req}, res, nil); err != nil {
+		return nil, err
+	}
+	return res, nil
+}
+
+// exportWait is how long a leader may take to read what it remembers: some 40 MB for a
+// million ids.
+const exportWait = 30 * time.Second
+
 // LeaderEpoch tells a broker of newer leaders.
 func (c *Client) LeaderEpoch(ctx context.Context, url string, notices *wire.LeaderEpochNotices) error {
 	_, err := ask[wire.LeaderEpochNotices, wire.LeaderEpochAnswer](ctx, c, url, wire.PathLeaderEpoch, 0, notices)

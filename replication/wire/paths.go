@@ -20,6 +20,7 @@ const (
 	PathDeleteRecords   = "delete-records"
 	PathStatus          = "status"
 	PathFindMessage     = "find-message"
+	PathDedupe          = "dedupe"
 	PathGroupCall       = "group/call"
 	PathGroupBeat       = "group/beat"
 	PathGroupList       = "group/list"
