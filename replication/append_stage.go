@@ -102,7 +102,11 @@ func (b *Broker) stageIn(p *Partition, acks Acks, req *AppendRequest, o *storage
 		// R54. The configured number counts, not R27's effective one: an answer at
 		// acks=-1 says that so many replicas have it.
 		return storage.Staged{}, 0, &NotEnoughReplicasError{Topic: req.Topic, Partition: p.num, InSync: inSync, Min: p.minInSync}
-	case verdict != nil:
+	}
+	if err := b.fenced(req.Batches); err != nil {
+		return storage.Staged{}, 0, err
+	}
+	if verdict != nil {
 		return storage.Staged{}, 0, verdict
 	}
 	at := int64(-1)
@@ -114,4 +118,18 @@ func (b *Broker) stageIn(p *Partition, acks Acks, req *AppendRequest, o *storage
 		err = &UnexpectedOffsetError{Topic: req.Topic, Partition: p.num, Expected: *req.ExpectedOffset, Actual: staged.EndOffset}
 	}
 	return staged, p.leaderEpoch, err
+}
+
+// fenced refuses a producer whose transactional id was begun with anew since: by the
+// metadata, before the new life has written anything here (I3, I8).
+func (b *Broker) fenced(batches []storage.Batch) error {
+	for _, batch := range batches {
+		if !batch.Marked() || batch.ProducerID() == storage.NoProducer {
+			continue
+		}
+		if current, ok := b.State().ProducerEpoch(batch.ProducerID()); ok && batch.ProducerEpoch() < current {
+			return &storage.ProducerFencedError{ProducerID: batch.ProducerID(), Epoch: batch.ProducerEpoch(), Current: current}
+		}
+	}
+	return nil
 }

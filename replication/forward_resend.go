@@ -75,8 +75,7 @@ func (f *forwarded) recognised(i int) bool {
 		return false
 	}
 	c := logConfig(t.Config(f.b.configDefaults))
-	window := resendWindow
-	ids := (c.DedupeAge < 0 || c.DedupeAge >= window) && (c.DedupeCount <= 0 || c.DedupeCount >= resendCount)
+	ids := (c.DedupeAge < 0 || c.DedupeAge >= resendWindow) && (c.DedupeCount < 0 || c.DedupeCount >= resendCount)
 	for _, batch := range f.reqs[i].Batches {
 		if !batch.Marked() || batch.ProducerID() == storage.NoProducer && !(ids && allHaveIDs(batch)) {
 			return false

@@ -338,7 +338,7 @@ func (b *Broker) setAsideStrays() error {
 // Duration can hold mean no limit.
 func logConfig(c *controller.TopicConfig) storage.LogConfig {
 	const maxMs = int64(1<<63-1) / int64(time.Millisecond)
-	out := storage.LogConfig{SegmentBytes: c.SegmentBytes, RetentionBytes: -1, RetentionAge: -1, LogAppendTime: c.LogAppendTime, DedupeAge: -1}
+	out := storage.LogConfig{SegmentBytes: c.SegmentBytes, RetentionBytes: -1, RetentionAge: -1, LogAppendTime: c.LogAppendTime, DedupeAge: -1, DedupeCount: c.DedupeWindowCount}
 	if c.DedupeWindowMs >= 0 && c.DedupeWindowMs <= maxMs {
 		out.DedupeAge = time.Duration(c.DedupeWindowMs) * time.Millisecond
 	}
