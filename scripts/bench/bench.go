@@ -50,11 +50,14 @@ func measurements() []measurement {
 		{"P11", (*bench).measureRandomReads, false},
 		{"P12", (*bench).measureWaiters, false},
 		{"P13", (*bench).measurePartitions, false},
+		{"P17", (*bench).measureIDs, false},
+		{"P18+P19+P20", (*bench).measureIDMemory, false},
 		{"P6+P7", withCluster((*bench).measureReplicated), true},
 		{"P8", withCluster((*bench).measureReplicatedLone), true},
 		{"P10", withCluster((*bench).measureRawFetch), true},
 		{"P14", withCluster((*bench).measureCatchUp), true},
 		{"P15+P16", withCluster((*bench).measureFailover), true},
+		{"P17+P20", withCluster((*bench).measureReplicatedIDs), true},
 		{"allocs", (*bench).measureAllocations, false},
 	}
 }

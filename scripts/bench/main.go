@@ -1,4 +1,4 @@
-// Command bench measures brokers against the performance targets P1-P16 of
+// Command bench measures brokers against the performance targets P1-P20 of
 // docs/PERFORMANCE.md. Each figure is a ratio of two sides that
 // ran in turns in this one run; no time is a target by itself.
 //
@@ -57,6 +57,7 @@ func parseOptions() options {
 	flag.Int64Var(&o.logBytes, "log-bytes", o.logBytes, "P11: size of the log that is read at random; the target speaks of 10 GB")
 	flag.IntVar(&o.waiters, "waiters", o.waiters, "P12: idle tails and long-polls; each costs a file descriptor on either side")
 	flag.IntVar(&o.partitions, "partitions", o.partitions, "P13: partitions on the broker")
+	flag.IntVar(&o.ids, "ids", o.ids, "P18-P20: message ids in the window")
 	flag.IntVar(&o.rate, "rate", o.rate, "open loop: requests a second")
 	flag.StringVar(&o.only, "only", "", "comma-separated measurements to run, of "+measurementNames()+"; prints the result")
 	flag.StringVar(&o.dir, "dir", o.dir, "where data goes, on a real disk; removed afterwards")

@@ -18,6 +18,7 @@ type options struct {
 	catchUpBytes  int64 // P14: what a follower misses in each
 	// P15, P16: partitions that each of three brokers leads
 	failoverPartitions int
+	ids                int // P18-P20: ids in the window
 	only               string
 	dir                string
 	brokerBin          string
@@ -29,7 +30,7 @@ func fullRun() options {
 	return options{rounds: 5, warm: 500 * time.Millisecond, measure: 3 * time.Second,
 		logBytes: 2 << 30, pageLogBytes: 256 << 20, waiters: 10_000, appends: 200,
 		partitions: 10_000, partitionSize: 32 << 10, rate: 2000,
-		catchUps: 3, catchUpBytes: 256 << 20, failoverPartitions: 1000,
+		catchUps: 3, catchUpBytes: 256 << 20, failoverPartitions: 1000, ids: 1_000_000,
 		dir: ".cache/bench", out: "docs/PERFORMANCE.md"}
 }
 
@@ -43,5 +44,6 @@ func quickRun() options {
 	o.partitions, o.partitionSize = 200, 16<<10
 	o.rate = 200
 	o.catchUps, o.catchUpBytes, o.failoverPartitions = 1, 8<<20, 20
+	o.ids = 20_000
 	return o
 }

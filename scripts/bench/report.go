@@ -24,6 +24,7 @@ const (
 	times                    // 4.5 → 4.5x
 	kibibytes                // bytes → KiB
 	milliseconds             // seconds → ms
+	byteCount                // bytes
 )
 
 func (u unit) text(v float64) string {
@@ -34,6 +35,8 @@ func (u unit) text(v float64) string {
 		return fmt.Sprintf("%.2fx", v)
 	case kibibytes:
 		return fmt.Sprintf("%.1f KiB", v/1024)
+	case byteCount:
+		return fmt.Sprintf("%.0f B", v)
 	default:
 		return fmt.Sprintf("%.2f ms", 1000*v)
 	}
