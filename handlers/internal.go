@@ -132,6 +132,7 @@ var internalCalls = [...]internalCall{
 	{wire.PathFounding, http.MethodPost, (*Internal).founding},
 	{wire.PathRaft, http.MethodGet, (*Internal).raft},
 	{wire.PathDebugPartitions, http.MethodGet, (*Internal).debugPartitions},
+	{wire.PathDebugDedupe, http.MethodGet, (*Internal).debugDedupe},
 	{wire.PathElectLeader, http.MethodPost, administer(electLeader)},
 	{wire.PathReassign, http.MethodPost, administer(reassign)},
 	{wire.PathReplaceBroker, http.MethodPost, administer(replaceBroker)},

@@ -43,7 +43,25 @@ func (in *Internal) debugPartitions(w http.ResponseWriter, _ *http.Request) erro
 	if err != nil {
 		return err
 	}
-	body, err := json.Marshal(b.DebugPartitions())
+	return writeDebug(w, b.DebugPartitions())
+}
+
+// debugDedupe tells what this broker's replicas of a topic remember of ids and
+// producers, and what their logs tell, for checkers.
+func (in *Internal) debugDedupe(w http.ResponseWriter, r *http.Request) error {
+	b, err := in.theBroker()
+	if err != nil {
+		return err
+	}
+	replicas, err := b.DebugDedupe(r.URL.Query().Get("topic"))
+	if err != nil {
+		return err
+	}
+	return writeDebug(w, replicas)
+}
+
+func writeDebug(w http.ResponseWriter, v any) error {
+	body, err := json.Marshal(v)
 	if err != nil {
 		return err
 	}

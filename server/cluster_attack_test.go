@@ -157,7 +157,7 @@ type debugView struct {
 func debugPartition(t *testing.T, c *cluster, m *node, topic string, partition int) debugView {
 	t.Helper()
 	var all []debugView
-	body := c.client(m).must(t, 200, "GET", wire.PathPrefix+wire.PathDebugPartitions, "", "")
+	body := c.client(m).must(t, 200, "GET", wire.PathPrefix+wire.PathDebugPartitions, wire.PathDebugDedupe, "", "")
 	if err := json.Unmarshal(body, &all); err != nil {
 		t.Fatalf("%v in %s", err, body)
 	}
@@ -197,7 +197,7 @@ func TestH54_StrangersAreRefused(t *testing.T) {
 	sc := c.client(m)
 	id := c.view(m).ClusterID
 	paths := []string{wire.PathRaft, wire.PathFetch, wire.PathLeaderEpoch, wire.PathPropose, wire.PathHeartbeat, wire.PathJoin, wire.PathFounding,
-		wire.PathAppend, wire.PathRead, wire.PathWatch, wire.PathOffsets, wire.PathDeleteRecords, wire.PathStatus, wire.PathFindMessage, wire.PathDedupe, wire.PathDebugPartitions, "", "nothing-there"}
+		wire.PathAppend, wire.PathRead, wire.PathWatch, wire.PathOffsets, wire.PathDeleteRecords, wire.PathStatus, wire.PathFindMessage, wire.PathDedupe, wire.PathDebugPartitions, wire.PathDebugDedupe, "", "nothing-there"}
 	for _, path := range paths {
 		for _, method := range []string{"GET", "POST", "DELETE", "OPTIONS"} {
 			for _, given := range []string{"", secret + "x", secret[:len(secret)-1]} {

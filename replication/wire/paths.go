@@ -25,6 +25,7 @@ const (
 	PathGroupBeat       = "group/beat"
 	PathGroupList       = "group/list"
 	PathDebugPartitions = "debug/partitions" // GET, for tests and people
+	PathDebugDedupe     = "debug/dedupe"     // likewise, ?topic=NAME; reads whole logs
 
 	// For operators: JSON in and out.
 	PathElectLeader   = "admin/elect-leader"

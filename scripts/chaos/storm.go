@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net/http"
+	"strings"
 	"time"
 
 	"chaos/check"
@@ -101,7 +102,7 @@ func (r *run) memories() {
 		for _, t := range r.again {
 			var got []debugMemory
 			if err := b.Ask("/internal/v1/debug/dedupe?topic="+t.Name, &got); err != nil {
-				r.fail("V29", "broker %d can't tell what it remembers of %s: %v", b.ID, t.Name, err)
+				r.fail("V29", "broker %d can't tell what it remembers of %s: %s", b.ID, t.Name, strings.TrimSpace(err.Error()))
 				continue
 			}
 			for _, d := range got {
