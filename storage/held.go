@@ -105,6 +105,9 @@ func (l *Log) adopt(cfg LogConfig, onDurable func()) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.cfg, l.onDurable = cfg, onDurable // nobody has appended yet
+	if l.memory != nil {
+		l.memory.Configure(cfg.memoryConfig())
+	}
 }
 
 // NeverHad vouches that this directory never reported anything of a log: it isn't
