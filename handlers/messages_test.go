@@ -54,7 +54,7 @@ func TestEveryIDCanBeLookedUp(t *testing.T) {
 	b.get("/topics/t/messages/a/b").problem(40404)
 	b.get("/topics/t/messages/a%252Fb").problem(40404) // decoded once
 	b.get("/topics/t/messages/a/").want(200)           // a trailing slash is nothing
-	for _, path := range []string{"a%00", "%0a", "%ff", "%", "%zz", "%ed%a0%80", "%c0%af"} {
+	for _, path := range []string{"a%00", "%0a", "%ff", "%ed%a0%80", "%c0%af"} {
 		b.get("/topics/t/messages/" + path).problem(40001)
 	}
 	b.get("/topics/t/messages/" + strings.Repeat("x", 1025)).problem(40404)
@@ -79,7 +79,7 @@ func TestIDsThatAreNone(t *testing.T) {
 	}
 	b.post("/topics/t", `{"records":[{"value":1,"id":"a","id":"a"}]}`).problem(40001)
 	for _, name := range []string{"Message-Id", "Idempotency-Key"} {
-		for _, value := range []string{"a\x7f", "\xff", strings.Repeat("x", 1025)} {
+		for _, value := range []string{"a\tb", "\xff", strings.Repeat("x", 1025)} {
 			b.post("/topics/t/records", "x", func(r *http.Request) { r.Header[name] = []string{value} }).want(400)
 		}
 		b.post("/topics/t/records", "x", header(name, "")).problem(40001)
