@@ -113,13 +113,13 @@ func TestMediaTypes(t *testing.T) {
 func TestHeaderValues(t *testing.T) {
 	for value, want := range map[string]string{
 		"": "", "plain": "plain", "Euro%20%E2%82%AC%20%F0%9F%98%80": "Euro € 😀", "%e2%82%ac": "€", "%41": "A", "%2541": "%41", "a b": "a b",
-		`"quoted"`: "quoted", `"a \"b\" \\ %20"`: `a "b" \  `, `x"y z"`: "xy z", `a\b`: `a\b`,
+		`"quoted"`: "quoted", `"a \"b\" \\ %20"`: `a "b" \  `, `""`: "", `a\b`: `a\b`, "Größe 😀": "Größe 😀",
 	} {
 		if got, fault := decodeHeader([]byte(value)); fault != "" || string(got) != want {
 			t.Errorf("%q: %q (%s), want %q", value, got, fault, want)
 		}
 	}
-	for _, value := range []string{"%", "%4", "%G0", "100%", "%C0%A0", "%ff", "ü", "\xff", `"open`, `"open\"`, "a\tb", "%ED%A0%80"} {
+	for _, value := range []string{"%", "%4", "%G0", "100%", "%C0%A0", "%ff", "\xff", "\xc0\xa0", `"`, `"open`, `"open\"`, `x"y"`, `"a"b"`, `"a" "b"`, `5" disk`, "a\tb", "%ED%A0%80"} {
 		if got, fault := decodeHeader([]byte(value)); fault == "" {
 			t.Errorf("%q is taken for %q", value, got)
 		}

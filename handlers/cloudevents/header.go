@@ -30,12 +30,13 @@ func (e *Event) AddHeader(name, value string) {
 	e.Add([]byte(name), plain, false)
 }
 
-// decodeHeader undoes what a header's value was encoded with: quoted strings, which
-// older senders use, then percent escapes, once (HTTP binding, 3.1.3.2).
+// decodeHeader undoes what a header's value was encoded with: being a quoted string, as
+// of older senders, then percent escapes, once (HTTP binding, 3.1.3.2). UTF-8 that is
+// not escaped is taken as it is: it can mean nothing else, and SDKs send it.
 func decodeHeader(value []byte) (plain []byte, fault string) {
 	for _, c := range value {
-		if c >= 0x80 || c < 0x20 || c == 0x7f {
-			return nil, "The header holds a character that must be percent-encoded as its UTF-8 bytes."
+		if c < 0x20 || c == 0x7f {
+			return nil, "The header holds a control character."
 		}
 	}
 	if bytes.IndexByte(value, '"') >= 0 {
@@ -61,22 +62,25 @@ func decodeHeader(value []byte) (plain []byte, fault string) {
 	return plain, ""
 }
 
-// unquoteHeader resolves quoted strings (RFC 7230, 3.2.6).
+// unquoteHeader resolves a value that is one quoted string (RFC 7230, 3.2.6). Other
+// quotes could be meant either way.
 func unquoteHeader(value []byte) ([]byte, string) {
-	out, quoted := make([]byte, 0, len(value)), false
-	for i := 0; i < len(value); i++ {
+	const ambiguous = `The header holds a " and is no quoted string as a whole; a " of the value itself is %22.`
+	last := len(value) - 1
+	if last < 1 || value[0] != '"' || value[last] != '"' {
+		return nil, ambiguous
+	}
+	out := make([]byte, 0, last)
+	for i := 1; i < last; i++ {
 		switch c := value[i]; {
-		case c == '"':
-			quoted = !quoted
-		case c == '\\' && quoted && i+1 < len(value):
+		case c == '"', c == '\\' && i+1 == last:
+			return nil, ambiguous
+		case c == '\\':
 			i++
 			out = append(out, value[i])
 		default:
 			out = append(out, c)
 		}
-	}
-	if quoted {
-		return nil, `The header holds a " that is not closed; a " of the value itself is %22.`
 	}
 	return out, ""
 }
