@@ -48,7 +48,7 @@ func (e *eventRequest) parseBody(plan *plan, body []byte) error {
 	rp := newRecordParser(plan, body)
 	defer rp.release()
 	want, wanted, hint := byte('{'), "an event, which is an object", `{"specversion":"1.0","id":…,"source":…,"type":…,"data":…}`
-	if rp.depth = 1; e.mode == batchedEvents {
+	if rp.depth = 1; rp.events == batchedEvents {
 		want, wanted, hint, rp.depth = '[', "an array of events", "[event, …]", 2
 	}
 	if k := rp.dec.PeekKind(); byte(k) != want {
@@ -75,7 +75,7 @@ func (e *eventRequest) parseBody(plan *plan, body []byte) error {
 
 // readEvents reads the one event, or the array.
 func (rp *recordParser) readEvents(e *eventRequest) error {
-	if e.mode != batchedEvents {
+	if rp.events != batchedEvents {
 		return rp.readEvent(e)
 	}
 	if _, err := rp.dec.ReadToken(); err != nil {
@@ -97,24 +97,29 @@ func (rp *recordParser) readEvent(e *eventRequest) error {
 	return rp.planEvent(e)
 }
 
-// eventFault notes a fault of the event being read. Of one in binary mode it names the
-// header.
-func (rp *recordParser) eventFault(e *eventRequest, c code, member, detail string) {
+// eventFault notes a fault of the event being read.
+func (rp *recordParser) eventFault(c code, member, detail string) {
 	if len(rp.faults) >= maxShownFaults {
 		rp.faultCount++
 		return
 	}
+	rp.note(fault{pointer: rp.eventPointer(rp.count, member), detail: detail, code: c})
+}
+
+// eventPointer names a member of the request's i-th event, or with "" the event itself.
+// In binary mode a member is a header.
+func (p *plan) eventPointer(i int, member string) string {
 	pointer := ""
 	switch {
-	case e.mode == batchedEvents:
-		pointer = "/" + strconv.Itoa(rp.count)
-	case e.mode == binaryEvent && member == contentTypeHeader:
-		pointer, member = contentTypeHeader, ""
-	case e.mode == binaryEvent && member != "":
-		pointer, member = "ce-"+shownBare(member), ""
+	case p.events == batchedEvents:
+		pointer = "/" + strconv.Itoa(i)
+	case p.events == binaryEvent && (member == contentTypeHeader || member == ""):
+		return member
+	case p.events == binaryEvent:
+		return strings.ToLower(cloudevents.HeaderPrefix) + shownBare(member)
 	}
 	if member != "" {
 		pointer += "/" + strings.NewReplacer("~", "~0", "/", "~1").Replace(shownBare(member))
 	}
-	rp.note(fault{pointer: pointer, detail: detail, code: c})
+	return pointer
 }

@@ -26,13 +26,13 @@ func (rp *recordParser) planEvent(e *eventRequest) error {
 	faults := rp.faultCount
 	for _, f := range rp.ev.Faults {
 		c := codeUnprocessable
-		if f.Malformed || e.mode == binaryEvent {
+		if f.Malformed || rp.events == binaryEvent {
 			c = codeMalformed
 		}
-		if e.mode == binaryEvent && f.Member == "datacontenttype" && !f.Malformed {
+		if rp.events == binaryEvent && f.Member == "datacontenttype" && !f.Malformed {
 			f.Member = contentTypeHeader
 		}
-		rp.eventFault(e, c, f.Member, f.Detail)
+		rp.eventFault(c, f.Member, f.Detail)
 	}
 	var partition int32
 	if rp.faultCount == faults {
@@ -50,21 +50,21 @@ func (rp *recordParser) planEvent(e *eventRequest) error {
 func (rp *recordParser) eventRecord(e *eventRequest) (partition int32) {
 	ev, rec := &rp.ev, &rp.rec
 	rp.scratch, rp.headers = rp.scratch[:0], rp.headers[:0]
-	rec.Timestamp, rec.Key, rec.Value, rec.Attributes = rp.now, e.key, ev.Data, eventFlags(ev)
+	rec.Timestamp, rec.Key, rec.Value, rec.Attributes = e.timestamp, e.key, ev.Data, eventFlags(ev)
 	if rec.Key == nil {
 		rec.Key = ev.Key()
 	}
 	id := rp.eventID()
 	if fault := idFault(id); fault != "" {
-		rp.eventFault(e, codeUnprocessable, "id", fmt.Sprintf("source and id together are the message id, which has at most %d bytes.", maxIDBytes))
+		rp.eventFault(codeUnprocessable, "id", fmt.Sprintf("source and id together are the message id, which has at most %d bytes.", maxIDBytes))
 	}
 	rp.eventHeaders(id)
 	rec.Headers = rp.headers
 	if rp.needKey && rec.Key == nil {
-		rp.eventFault(e, codeUnprocessable, "partitionkey", "The topic is compacted (cleanup.policy): every event needs a partitionkey or a subject, which is its key.")
+		rp.eventFault(codeUnprocessable, "partitionkey", "The topic is compacted (cleanup.policy): every event needs a partitionkey or a subject, which is its key.")
 	}
 	if size := recordBytes(rec); size > rp.maxRecordBytes {
-		rp.eventFault(e, codeRecordTooLarge, "", tooLargeText(size, rp.maxRecordBytes))
+		rp.eventFault(codeRecordTooLarge, "", tooLargeText(size, rp.maxRecordBytes))
 	}
 	switch {
 	case rp.fixed != anyPartition:

@@ -52,8 +52,8 @@ func eventModeOf(r *http.Request) eventMode {
 // eventRequest is a produce of events.
 type eventRequest struct {
 	*produceRequest
-	mode eventMode
-	key  []byte // ?key=, which comes before what the event says; nil: not given
+	key       []byte // ?key=, which comes before what the event says; nil: not given
+	timestamp int64  // of the records
 }
 
 // produceEvents appends CloudEvents, on every produce endpoint alike. known are the
@@ -68,9 +68,10 @@ func (a *api) produceEvents(w http.ResponseWriter, r *http.Request, mode eventMo
 	}
 	q := queryParams(r, eventParams(known, mode)...)
 	p.ask(q, a, false)
-	e := &eventRequest{produceRequest: p, mode: mode, key: rawKey(q)}
+	p.rules.events = mode
+	e := &eventRequest{produceRequest: p, key: rawKey(q), timestamp: p.rules.now}
 	if ms := q.timestamp("timestamp", a.cfg.Now()); ms != nil {
-		p.rules.now = *ms
+		e.timestamp = *ms
 	}
 	p.rules.producer = q.producerQuery(false)
 	p.rules.fixed = int32(q.integer("partition", int64(p.rules.fixed), 0, 1<<31-1))
@@ -130,18 +131,11 @@ func checkEventHeaders(r *http.Request, mode eventMode) error {
 }
 
 // eventParams are the query parameters of an endpoint that mean something for events:
-// not how keys and values stand in the body, and for a batch nothing of one record.
+// of a single one also what they mean for a raw record.
 func eventParams(known []string, mode eventMode) []string {
-	raw := slices.Contains(known, "key")
-	return slices.DeleteFunc(slices.Clone(known), func(name string) bool {
-		switch name {
-		case "value_format":
-			return true
-		case "key_format":
-			return !raw || mode == batchedEvents
-		case "key", "timestamp", "partition":
-			return mode == batchedEvents
-		}
-		return false
-	})
+	of := append(slices.Clone(produceParams), "expected_offset")
+	if mode != batchedEvents && slices.Contains(known, "key") {
+		of = append(of, "key", "key_format", "timestamp", "partition")
+	}
+	return slices.DeleteFunc(of, func(name string) bool { return !slices.Contains(known, name) })
 }

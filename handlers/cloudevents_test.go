@@ -135,7 +135,7 @@ func inBinary(headers ...string) request {
 func TestEventsInBinaryMode(t *testing.T) {
 	b := startBroker(t)
 	b.topic("t", 1)
-	base := `"specversion":"1.0","id":"1","source":"/s","type":"t"`
+	base := `"specversion":"1.0","source":"/s","type":"t"`
 	for i, c := range []struct {
 		body    string
 		headers []string
@@ -155,8 +155,9 @@ func TestEventsInBinaryMode(t *testing.T) {
 			`,"datacontenttype":"application/json","data":1,"subject":"Euro € 😀","old":"a \"b\" %","plain":"with ünescaped space","empty":"","num":"5"`},
 	} {
 		path := []string{"/topics/t", "/topics/t/records", "/topics/t/partitions/0", "/topics/t/partitions/0/records"}[i%4]
-		b.post(path+"?acks=all", c.body, inBinary(c.headers...)).want(200)
-		sameJSON(t, c.body, b.oneEvent("t", int64(i)), "{"+base+c.want+"}")
+		id := fmt.Sprint(i)
+		b.post(path+"?acks=all", c.body, inBinary(append(c.headers, "ce-id", id)...)).want(200)
+		sameJSON(t, c.body, b.oneEvent("t", int64(i)), `{"id":"`+id+`",`+base+c.want+"}")
 	}
 }
 
@@ -185,6 +186,44 @@ func TestTheSameEventIsTheSameRecordInEveryMode(t *testing.T) {
 			}
 		}
 	}
+}
+
+func TestAnEventThatComesAgainIsADuplicate(t *testing.T) {
+	b := startBroker(t)
+	b.topic("t", 1)
+	sent := eventIn("a/1", `"datacontenttype":"application/json","data":[1]`)
+	inHeaders := func(more ...string) request {
+		return inBinary(append([]string{"ce-id", "a/1", "ce-source", "/shops/berlin", "ce-type", "order.placed", "Content-Type", typeJSON}, more...)...)
+	}
+	for i, send := range []func() answer{
+		func() answer { return b.post("/topics/t?acks=all", sent, ofType(typeEvent)) },
+		func() answer { return b.post("/topics/t?acks=all", sent, ofType(typeEvent)) },
+		func() answer { return b.post("/topics/t?acks=all", "["+sent+"]", ofType(typeEvents)) },
+		func() answer { return b.post("/topics/t/records?acks=all&timestamp=5", "[1]", inHeaders()) },
+	} {
+		var res struct {
+			Offsets []struct {
+				Offset    int64
+				Duplicate bool
+			}
+		}
+		if send().want(200).into(&res); len(res.Offsets) != 1 || res.Offsets[0].Offset != 0 || res.Offsets[0].Duplicate != (i > 0) {
+			t.Errorf("time %d: %+v", i, res)
+		}
+	}
+	// Another event under the same source and id is told where its id is meant.
+	for pointer, a := range map[string]answer{
+		"/id":   b.post("/topics/t", eventIn("a/1", `"data":2`), ofType(typeEvent)),
+		"/1/id": b.post("/topics/t", "["+eventIn("b", "")+","+eventIn("a/1", `"data":2`)+"]", ofType(typeEvents)),
+		"ce-id": b.post("/topics/t", "[1]", inHeaders("ce-more", "1")),
+	} {
+		if p := a.problem(40908); len(p.Errors) != 1 || p.Errors[0].Pointer != pointer {
+			t.Errorf("errors %+v, want %s", p.Errors, pointer)
+		}
+	}
+	found := b.get("/topics/t/messages/"+url.PathEscape("/shops/berlin a/1"), accept(typeEvent)).want(200)
+	sameJSON(t, "found", found.body, sent)
+	b.get("/topics/t/messages/x?key_format=json", accept(typeEvent)).problem(40001)
 }
 
 func TestEveryFaultOfAnEventIsTold(t *testing.T) {

@@ -20,6 +20,7 @@ const defaultFindWait = 10 * time.Second
 //	@Summary		Find a record by its message id
 //	@Description	Did it arrive? Gives the one record with that id, whichever partition has it: every partition's leader is asked. An id that stands in the index but isn't committed yet is waited for.
 //	@Description	404 says that no partition knows the id: it was never written, or is forgotten by now (dedupe.window.ms, dedupe.window.count), or its record is no longer kept, and then the detail tells where it was. As long as some partition's leader can't be asked the answer is 503, never 404.
+//	@Description	The message id of a CloudEvent is its source, a space and its id.
 //	@Tags			fetch
 //	@Param			topic			path	string	true	"Topic name"	minlength(1)	maxlength(249)	example(orders)
 //	@Param			id				path	string	true	"The message id, percent-encoded: a slash is %2F"	minlength(1)	example(order-4711)
@@ -28,7 +29,7 @@ const defaultFindWait = 10 * time.Second
 //	@Param			value_format	query	string	false	"How the value stands in the answer"	Enums(string,json,binary)	example(json)
 //	@Success		200		{object}	schema.Record	"The record."
 //	@Header			200		{integer}	Highwater-Leader-Epoch	"Leader epoch of the record."
-//	@x-media-200	{"application/json":"Record","application/vnd.kafka.json.v2+json":"DialectRecord","application/vnd.kafka.binary.v2+json":"DialectRecord","application/vnd.kafka.text.v2+json":"DialectRecord"}
+//	@x-media-200	{"application/json":"Record","application/vnd.kafka.json.v2+json":"DialectRecord","application/vnd.kafka.binary.v2+json":"DialectRecord","application/vnd.kafka.text.v2+json":"DialectRecord","application/cloudevents+json":"CloudEvent"}
 //	@x-errors		[40401,40404,40601,42201,50001,50302,50305,50401]
 //	@Router			/topics/{topic}/messages/{id} [get]
 func (a *api) getMessage(w http.ResponseWriter, r *http.Request) error {
@@ -65,7 +66,7 @@ func oneRecordFormat(r *http.Request, q *params) (media string, f recordFormat, 
 	if err = q.err(); err != nil {
 		return "", f, err
 	}
-	if media, err = negotiate(r, typeJSON, typeKafkaJSON, typeKafkaBinary, typeKafkaText); err != nil {
+	if media, err = negotiate(r, typeJSON, typeKafkaJSON, typeKafkaBinary, typeKafkaText, typeEvent); err != nil {
 		return "", f, err
 	}
 	switch f = nativeFormat(); media {
@@ -75,6 +76,11 @@ func oneRecordFormat(r *http.Request, q *params) (media string, f recordFormat, 
 		f = vndBinaryFormat()
 	case typeKafkaText:
 		f = vndTextFormat()
+	case typeEvent:
+		f = eventFormat()
+	}
+	if f.event && (hasKey || hasValue) {
+		return "", f, noEventPayload()
 	}
 	if hasKey {
 		f = f.withKey(key)

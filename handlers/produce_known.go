@@ -27,10 +27,18 @@ func (p *plan) point(part int32, err error, problem *problem) {
 	}
 	for i, s := range p.slots {
 		if s.part == part && int(s.index) == reused.Record {
-			problem.faults = append(problem.faults, fault{"/records/" + strconv.Itoa(i), problem.detail, problem.code})
+			problem.faults = append(problem.faults, fault{p.idPointer(i), problem.detail, problem.code})
 			return
 		}
 	}
+}
+
+// idPointer names record i where its message id is meant.
+func (p *plan) idPointer(i int) string {
+	if p.events != noEvent {
+		return p.eventPointer(i, "id")
+	}
+	return "/records/" + strconv.Itoa(i)
 }
 
 // recognised tells that a partition which gets the records again knows each of them.

@@ -45,6 +45,7 @@ type produceRules struct {
 	dedupes        bool // message ids are looked at
 	compression    storage.Compression
 	now            int64             // timestamp in ms of records that bring none
+	events         eventMode         // how the request brings CloudEvents
 	idPrefix       string            // Idempotency-Key and a slash; "" without one
 	producer       *storage.Producer // nil: the request has none
 }

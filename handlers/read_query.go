@@ -136,7 +136,7 @@ func (a *api) finishReadQuery(r *http.Request, q *params, out *readQuery, furthe
 		return err
 	}
 	if out.format.event && (hasKey || hasValue) {
-		return malformed("key_format and value_format mean nothing to CloudEvents: leave them out.")
+		return noEventPayload()
 	}
 	if hasKey {
 		out.format = out.format.withKey(key)
@@ -156,6 +156,11 @@ func oneRecord(media string, count int64) (int64, error) {
 		return 0, malformed("%s is for one record: count must be 1.", media)
 	}
 	return 1, nil
+}
+
+// noEventPayload: how keys and values stand in records can't be asked of events.
+func noEventPayload() error {
+	return malformed("key_format and value_format mean nothing to CloudEvents: leave them out.")
 }
 
 // tail finishes a query that follows the log: from where a former tail ended, if
