@@ -73,7 +73,7 @@ func (f *fetcher) applyOne(w *following, answer *wire.FetchedPartition) (staged 
 		return false
 	}
 	if answer.Code == wire.OK && answer.Diverging == nil && len(answer.Batches) > 0 {
-		if f.importFirst(w, answer) {
+		if f.importFirst(w, thinnedOut(answer.Batches)) {
 			return false
 		}
 		f.align(w, answer)

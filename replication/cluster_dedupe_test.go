@@ -176,7 +176,7 @@ func TestF59_TheWindowIsTheLogs(t *testing.T) {
 		c.isNew("it goes on", c.broker(1).send(time.Second, AcksAll, 0, nil, "c=1"), 2)
 		for i, leader := range []int32{1, 2, 3} {
 			c.elect(topic, leader)
-			id := fmt.Sprintf("a=%d", 1)
+			id := "a=1"
 			res := c.broker(leader).send(time.Second, AcksAll, 0, nil, id)
 			if i == 0 {
 				c.isNew("the window is over", res, 3)

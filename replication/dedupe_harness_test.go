@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"highwater/replication/controller"
+	"highwater/replication/wire"
 	"highwater/storage"
 )
 
@@ -113,4 +114,17 @@ func (c *testCluster) elect(topic *controller.Topic, id int32) {
 	c.settle()
 	time.Sleep(time.Second)
 	c.leads(id, "t", 0)
+}
+
+// refusingDedupe are peers that give no export while refuse says so.
+type refusingDedupe struct {
+	Peers
+	refuse *bool
+}
+
+func (r refusingDedupe) Dedupe(ctx context.Context, url string, req *wire.DedupeRequest) (*wire.DedupeAnswer, error) {
+	if *r.refuse {
+		return nil, errCut
+	}
+	return r.Peers.Dedupe(ctx, url, req)
 }

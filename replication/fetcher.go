@@ -293,6 +293,9 @@ func (f *fetcher) request(now time.Time) *wire.FetchRequest {
 			f.makeDue(w)
 			continue
 		}
+		if !w.ahead && f.importFirst(w, begun(w.p.log)) {
+			continue
+		}
 		if f.position(w) {
 			w.named = true
 			req.Partitions = append(req.Partitions, w.sent)

@@ -244,6 +244,8 @@ func (f *finding) there(ctx context.Context, g *findParts) partAnswer {
 	wait := timeLeft(ctx)
 	req := &wire.FindRequest{Version: wire.Version, Topic: f.topicID, Partitions: g.nums, ID: []byte(f.id), MaxWaitMs: wait.Milliseconds()}
 	answer := &wire.FindAnswer{}
+	ctx, cancel := withGrace(ctx, wait)
+	defer cancel()
 	err := f.b.call(ctx, g.url, wire.PathFindMessage, wait, &wire.JSON[wire.FindRequest]{V: req}, answer, nil)
 	if err == nil && len(answer.Batch) == 0 {
 		err = sameLength(len(answer.Results), len(g.nums))

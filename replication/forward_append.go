@@ -169,14 +169,8 @@ func (f *forwarded) there(ctx context.Context, leader int32, g *leaderParts) {
 			p.Batches[j] = batch
 		}
 	}
-	// Who gives up ends it at once, the deadline not quite.
-	callCtx, cancel := context.WithTimeout(context.WithoutCancel(ctx), left+answerGrace)
+	callCtx, cancel := withGrace(ctx, left)
 	defer cancel()
-	defer context.AfterFunc(ctx, func() {
-		if !errors.Is(ctx.Err(), context.DeadlineExceeded) {
-			cancel()
-		}
-	})()
 	fate := f.b.fates.of(f.b.State, leader)
 	defer context.AfterFunc(fate, cancel)()
 	answer := &wire.JSON[wire.AppendAnswer]{}
@@ -197,6 +191,18 @@ func (f *forwarded) there(ctx context.Context, leader int32, g *leaderParts) {
 			f.results[i] = AppendResult{Err: &LeaderLostError{Topic: l.name, Partition: l.Partition, Leader: leader, Cause: err}, Unknown: true}
 		}
 	}
+}
+
+// withGrace is for asking a leader who is to answer before ctx ends, and knows best what
+// to say then: who gives up ends it at once, the deadline not quite.
+func withGrace(ctx context.Context, left time.Duration) (context.Context, context.CancelFunc) {
+	out, cancel := context.WithTimeout(context.WithoutCancel(ctx), left+answerGrace)
+	stop := context.AfterFunc(ctx, func() {
+		if !errors.Is(ctx.Err(), context.DeadlineExceeded) {
+			cancel()
+		}
+	})
+	return out, func() { stop(); cancel() }
 }
 
 // wholeAnswer checks that an answer has a result for each part, and that one which

@@ -2,7 +2,6 @@ package replication
 
 import (
 	"context"
-	"fmt"
 	"time"
 
 	"highwater/replication/wire"
@@ -27,10 +26,9 @@ type imported struct {
 	err    error
 }
 
-// importFirst tells whether records that were fetched have to wait for an import, and
-// begins it. They are fetched again after it.
-func (f *fetcher) importFirst(w *following, answer *wire.FetchedPartition) bool {
-	below := needed(w, answer.Batches)
+// importFirst begins an import if what the log doesn't tell below an offset isn't known
+// yet; nothing is fetched until it is over.
+func (f *fetcher) importFirst(w *following, below int64) bool {
 	if below <= w.known {
 		return false
 	}
@@ -56,25 +54,31 @@ func (f *fetcher) importFirst(w *following, answer *wire.FetchedPartition) bool 
 	return true
 }
 
-// needed is up to where the log doesn't tell of records that were there: below the
-// beginning of an empty log, and below batches that a compaction has thinned out. 0: it
-// tells all.
-func needed(w *following, batches []byte) (below int64) {
-	log := w.p.log
-	if end := log.WrittenEnd(); end > 0 && log.StartOffset() == end {
-		below = end
+// begun is where a log begins that never held a record, 0 if it is at the very
+// beginning. What was there before it the leader knows, and it has to be asked before it
+// is told of this position, for that may be enough to be in sync. A log that retention
+// emptied is another matter: it remembers what it held.
+func begun(log *storage.Log) int64 {
+	if end := log.WrittenEnd(); log.StartOffset() == end && len(log.Epochs()) == 0 {
+		return end
 	}
+	return 0
+}
+
+// thinnedOut is the end of the last batch that a compaction took records out of, 0 if
+// there is none: there were records that nobody can read any more.
+func thinnedOut(batches []byte) (end int64) {
 	for len(batches) > 0 {
 		b, rest, err := storage.SplitBatch(batches)
 		if err != nil {
 			break // staging will say so
 		}
 		if b.Sparse() {
-			below = max(below, b.NextOffset())
+			end = max(end, b.NextOffset())
 		}
 		batches = rest
 	}
-	return below
+	return end
 }
 
 // importDedupe asks the leader and takes in what it says; below is up to where.
@@ -92,10 +96,8 @@ func (b *Broker) importDedupe(ctx context.Context, p *Partition, url string, req
 	if err := decodeError(answer.Error); err != nil {
 		return 0, nil, err
 	}
-	if answer.Below < req.Below {
-		return 0, nil, fmt.Errorf("%w: %w: an export below %d, not %d", errCall, wire.ErrMalformed, answer.Below, req.Below)
-	}
-	return answer.Below, answer.Export, p.log.ImportDedupe(answer.Export)
+	// A leader whose log ends below says so when it is told the position.
+	return max(answer.Below, req.Below), answer.Export, p.log.ImportDedupe(answer.Export)
 }
 
 // imported is what comes after an import: the records behind it are fetched, or it is
