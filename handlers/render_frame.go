@@ -33,6 +33,9 @@ func closeFrame(dst []byte, frame framing) []byte {
 	if frame == frameArray {
 		dst = append(dst, "]\n"...)
 	}
+	if frame == frameOne && len(dst) > 0 {
+		dst = append(dst, '\n')
+	}
 	return dst
 }
 
