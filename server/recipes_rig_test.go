@@ -32,7 +32,12 @@ if [ -e "$FAULTS_ON" ]; then
 	0) fault before; kill -9 0 ;;
 	1) "$real" "$@" >/dev/null; fault after; kill -9 0 ;;
 	2) read -r _ _ _ _ group _ </proc/self/stat; fault orphan; kill -9 "$group" ;;
-	3) "$real" "$@" >/dev/null; fault answer; exit 56 ;;
+	3)
+		"$real" "$@" >/dev/null
+		while [ $# -gt 0 ]; do [ "$1" != -o ] || : >"$2"; shift; done
+		fault answer
+		exit 56
+		;;
 	4 | 5) case "$*" in *"-X POST"*) printf '%s\0' "$@" >"$TMPDIR/held"; fault held; kill -9 0 ;; esac ;;
 	esac
 	case "$*" in *"-X GET"*) if mv "$TMPDIR/held" "$TMPDIR/late.$$" 2>/dev/null; then
@@ -64,6 +69,8 @@ type recipeRig struct {
 	process *exec.Cmd
 	exited  chan struct{} // closed at the end of process
 	env     []string      // further environment
+	stdin   string        // what the recipe reads
+	ended   bool          // the recipe says that all is done
 	kills   int           // of the recipe, by the test itself
 	brokers int           // kills of brokers
 }
@@ -131,11 +138,11 @@ func (r *recipeRig) launch() {
 		urls = append(urls, m.base())
 	}
 	r.process = exec.Command(r.script, r.args...)
-	r.process.Stdout, r.process.Stderr = log, log
+	r.process.Stdin, r.process.Stdout, r.process.Stderr = strings.NewReader(r.stdin), log, log
 	r.process.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	r.process.Env = append(os.Environ(), "PATH="+r.dir+":"+os.Getenv("PATH"), "TMPDIR="+r.dir, "REAL_CURL="+real,
 		"FAULTS="+r.path("faults"), "FAULTS_ON="+r.path("faults-on"), "WORK="+r.path("work.log"),
-		"BROKERS="+strings.Join(urls, " "), "COUNT="+strconv.Itoa(5+r.rnd.IntN(recipeBatch-4)), "WAIT_MS=300")
+		"BROKERS="+strings.Join(urls, " "), "COUNT="+strconv.Itoa(r.count()), "WAIT_MS=300")
 	r.process.Env = append(r.process.Env, r.env...)
 	if err := r.process.Start(); err != nil {
 		r.t.Fatal(err)
@@ -149,6 +156,12 @@ func (r *recipeRig) launch() {
 	}()
 }
 
+// count is the size of the next life's batches.
+func (r *recipeRig) count() int { return recipeBatch/2 + r.rnd.IntN(recipeBatch/2+1) }
+
+// exitAgain is how a recipe says that it is to be run again (EX_TEMPFAIL).
+const exitAgain = 75
+
 // running starts the recipe's next life if the last one is over.
 func (r *recipeRig) running() {
 	r.t.Helper()
@@ -158,12 +171,23 @@ func (r *recipeRig) running() {
 	}
 	select {
 	case <-r.exited:
-		if r.process.ProcessState.Exited() {
+		switch r.process.ProcessState.ExitCode() {
+		case 0:
+			r.ended = true
+		case exitAgain, -1: // or killed
+			r.launch()
+		default:
 			r.t.Fatalf("the recipe gave up: %v\n%s", r.process.ProcessState, r.read("log"))
 		}
-		r.launch()
 	default:
 	}
+}
+
+// toEnd runs the recipe, again and again, until all is done.
+func (r *recipeRig) toEnd(args ...string) {
+	r.t.Helper()
+	r.args, r.process, r.ended = args, nil, false
+	r.until("the recipe ends", func() bool { return r.ended })
 }
 
 // kill is kill -9 of the recipe and of all that it started.

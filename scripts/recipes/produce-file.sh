@@ -1,0 +1,49 @@
+#!/usr/bin/env bash
+# Produces the lines of a file, each once, whatever dies: run it again, and it goes on.
+#
+#   produce-file.sh TOPIC FILE
+#
+# FILE has a record a line, {"key":"k","value":1}, without ids: they are made of the file's
+# name (or NAME) and the number of the line. So a line that is there must stay as it is; more
+# may be added. FILE.sent is how many lines are stored. Exit code 0: all of them. 75: not
+# yet, run it again within the topic's dedupe.window.ms (1 h). 1: refused.
+set -uo pipefail
+[ $# -eq 2 ] || { sed -n '2,10s/^# \{0,1\}//p' "$0" >&2 && exit 2; }
+topic=$1 file=$2
+name=${NAME:-$(basename "$file")}
+read -ra brokers <<<"${BROKERS:-http://localhost:8080}" # any one answers; separated by spaces
+count=${COUNT:-1000}                                    # lines a request
+tries=${TRIES:-30}                                      # of each request
+dir=$(mktemp -d) && trap 'rm -rf "$dir"' EXIT
+
+# ask METHOD PATH [CURL OPTION..] sets $status and fails unless all of it succeeded (207:
+# some of it did not) and the answer, in $dir/answer, is whole. The next request then
+# goes to the next broker.
+ask() {
+	local method=$1 path=$2
+	shift 2
+	: >"$dir/answer"
+	status=$(curl -sS --fail-with-body --connect-timeout 3 --max-time 45 \
+		-o "$dir/answer" -w '%{http_code}' -X "$method" "$@" "${brokers[0]}$path") && [ "$status" != 207 ] && return
+	echo "$method $path: $status $(head -c 300 "$dir/answer")" >&2
+	brokers=("${brokers[@]:1}" "${brokers[0]}")
+	return 1
+}
+
+sent=0
+[ ! -e "$file.sent" ] || read -r sent <"$file.sent"
+# next gives the lines that come now; one without its end is not there yet.
+next() { tail -n "+$((sent + 1))" "$file" | head -n "$count" | while IFS= read -r line; do printf '%s\n' "$line"; done; }
+while next >"$dir/lines" && [ -s "$dir/lines" ]; do
+	# The same lines under the same key are stored once, however often they are sent: the
+	# key gives the n-th line the message id KEY/n.
+	try=1
+	until ask POST "/topics/$topic${PARTITION:+/partitions/$PARTITION}?acks=-1" -H "Idempotency-Key: $name.$sent" \
+		-H 'Content-Type: application/x-ndjson' --data-binary @"$dir/lines"; do
+		case ${status:-000} in 000 | 2?? | 408 | 429 | 5??) ;; *) exit 1 ;; esac
+		[ $((try++)) -lt "$tries" ] || exit 75
+		sleep 1
+	done
+	sent=$((sent + $(wc -l <"$dir/lines")))
+	echo "$sent" >"$file.sent.new" && mv "$file.sent.new" "$file.sent" || exit
+done
