@@ -14,10 +14,23 @@ const isolationTime = max(time.Second, 2*fetchWait)
 // yet (R59), or the in-sync replicas still fetch from it (R60). A partition with
 // one replica has nobody else who could lead.
 func (b *Broker) vouches(p *Partition) bool {
-	if b.cfg.Controller.SessionValid() || len(p.meta().Replicas) == 1 {
+	if len(p.meta().Replicas) == 1 || b.cfg.Controller.SessionValid() && b.agreed(p) {
 		return true
 	}
 	return p.confirmed(time.Now(), isolationTime)
+}
+
+// agreed tells whether the newest metadata say that this broker leads the partition, in
+// the leader epoch in which it does: a session is worth nothing for a role that they have
+// ended, also while it is still there.
+func (b *Broker) agreed(p *Partition) bool {
+	meta := p.meta()
+	t, ok := b.cfg.Controller.State().TopicByID(p.topic.meta.Load().ID)
+	if !ok || int(p.num) >= len(t.Partitions) {
+		return false
+	}
+	now := &t.Partitions[p.num]
+	return now.Leader == b.cfg.NodeID && now.LeaderEpoch == meta.LeaderEpoch && meta.Leader == now.Leader
 }
 
 // vouchesForEnd is vouches for what readers are told of the log's end. Where the

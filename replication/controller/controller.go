@@ -108,12 +108,12 @@ type Controller struct {
 	failed  chan struct{} // closed when failErr is set
 
 	// The session of this broker (heartbeat.go).
-	alive        chan struct{}       // closed by the registration
-	epoch        atomic.Int64        // of the registration
-	wantFence    atomic.Bool         // until Unfence
-	wantShutdown atomic.Bool         // from ControlledShutdown on
-	unheard      atomic.Bool         // ControlledShutdown found no leader to hear of it
-	lease        atomic.Int64        // the clock's time at which SessionValid ends
+	alive        chan struct{} // closed by the registration
+	epoch        atomic.Int64  // of the registration
+	wantFence    atomic.Bool   // until Unfence
+	wantShutdown atomic.Bool   // from ControlledShutdown on
+	unheard      atomic.Bool   // ControlledShutdown found no leader to hear of it
+	lease        atomic.Pointer[lease]
 	alone        atomic.Bool         // this member leads, and there is no other voter
 	beating      chan struct{}       // a token: one heartbeat at a time
 	nudge        chan struct{}       // a heartbeat is due now

@@ -64,11 +64,33 @@ func (c *Controller) beatOnce(ctx context.Context, leaving bool) (*wire.Heartbea
 	l.note(c.State().Index, answer.MetadataIndex, sent)
 	c.lag.Store(&l)
 	if answer.Fenced {
-		c.lease.Store(0)
+		c.lease.Store(&lease{})
 	} else {
-		c.lease.Store(int64(sent + c.cfg.SessionTimeout*leaseNumerator/leaseDenominator))
+		c.lease.Store(&lease{until: sent + c.cfg.SessionTimeout*leaseNumerator/leaseDenominator, index: answer.MetadataIndex, before: c.leaseEnd()})
 	}
 	return answer, nil
+}
+
+// lease is until when this broker counts on not being fenced (R59). An answer may end
+// a fence that came before it, and others lead by then what this broker led: it counts
+// only for who knows the metadata that were agreed on until it was given. Up to then
+// the lease before it does.
+type lease struct {
+	until  time.Duration // by the controller's clock; 0: never
+	index  uint64        // of the metadata that this broker must know
+	before time.Duration // what until was before
+}
+
+// leaseEnd is when the lease ends that this broker can count on now.
+func (c *Controller) leaseEnd() time.Duration {
+	l := c.lease.Load()
+	switch {
+	case l == nil:
+		return 0
+	case c.State().Index < l.index:
+		return l.before
+	}
+	return l.until
 }
 
 // sendHeartbeat finds the leader: by raft, or by the answer of who was taken for it
@@ -192,7 +214,7 @@ func (c *Controller) SessionValid() bool {
 		return b != nil && b.Epoch == c.BrokerEpoch() && !b.Fenced
 	}
 	now := c.clock()
-	return int64(now) < c.lease.Load() && !c.lagging(now)
+	return now < c.leaseEnd() && !c.lagging(now)
 }
 
 // Unfence lets this broker lead and be in sync: its partitions stand. It returns

@@ -166,7 +166,7 @@ func TestOutcomesGoOverTheWire(t *testing.T) {
 			switch f := v.Field(i); f.Kind() {
 			case reflect.String:
 				f.SetString("text of " + kind)
-			case reflect.Int32, reflect.Int64:
+			case reflect.Int, reflect.Int32, reflect.Int64:
 				f.SetInt(7)
 			case reflect.Uint64:
 				f.SetUint(7)

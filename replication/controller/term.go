@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync/atomic"
 	"time"
 
 	"github.com/hashicorp/raft"
@@ -19,6 +20,8 @@ type term struct {
 	cancel   context.CancelFunc
 	clock    clock
 	sessions *sessions
+	verified atomic.Int64  // the clock's time of the last question that proved it
+	pause    time.Duration // how long ago that may be for answers to be new ones
 	// turn holds a token: whoever has it may decide about a broker's state by what
 	// the metadata say of it.
 	turn chan struct{}
@@ -27,7 +30,7 @@ type term struct {
 }
 
 func (c *Controller) newTerm(m *member) *term {
-	t := &term{member: m, clock: c.clock, turn: make(chan struct{}, 1), change: make(chan struct{}, 1),
+	t := &term{member: m, clock: c.clock, pause: c.timing().Heartbeat / 2, turn: make(chan struct{}, 1), change: make(chan struct{}, 1),
 		sessions: newSessions(c.cfg.SessionTimeout, c.silence(), c.State(), c.clock())}
 	t.ctx, t.cancel = context.WithCancel(context.Background())
 	return t
@@ -42,8 +45,26 @@ func (c *Controller) silence() time.Duration {
 	return min(c.timing().Heartbeat, margin*5/6)
 }
 
-// verify proves that this member still leads: a majority says so (K15).
+// verify proves that this member still leads: a majority says so (K15). raft takes any
+// answer of another member that comes in meanwhile for one to this question. A process
+// that was frozen finds answers that were given before; so, when none was asked for a
+// while, they are asked twice: the first time takes those in.
 func (t *term) verify(ctx context.Context) error {
+	if now := t.clock(); now-time.Duration(t.verified.Load()) > t.pause {
+		if err := t.ask(ctx); err != nil {
+			return err
+		}
+	}
+	asked := t.clock()
+	if err := t.ask(ctx); err != nil {
+		return err
+	}
+	t.verified.Store(int64(asked))
+	return nil
+}
+
+// ask is one question to the others.
+func (t *term) ask(ctx context.Context) error {
 	select {
 	case err := <-t.member.ask(t.member.raft.VerifyLeader):
 		if err == nil {
