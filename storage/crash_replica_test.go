@@ -22,13 +22,13 @@ func (m *crashModel) replicate() error {
 			m.epoch += 1 + int32(m.rng.IntN(2))
 		}
 		n := 1 + m.rng.IntN(9)
-		b := makeBatch(m.t, CompressionNone, m.next, n, m.rng.IntN(1+m.rng.IntN(600)), steady)
+		b, ids := m.makeBatch(CompressionNone, m.next, n, m.rng.IntN(1+m.rng.IntN(600)))
 		base := int64(len(m.records))
 		b.stamp(base, m.epoch)
 		raw = append(raw, b...)
 		m.keep(b)
 		for i := range n {
-			m.records = append(m.records, modelRecord{m.next + i, base, m.epoch})
+			m.records = append(m.records, modelRecord{m.next + i, base, m.epoch, ids[i]})
 		}
 		m.next += n
 	}

@@ -53,7 +53,7 @@ func TestF48_CrashModel(t *testing.T) {
 	if seeds >= 100 {
 		// A run in which none of these happened proves little.
 		for _, k := range []string{"crash", "crash in recovery", "torn tail cut", "unsynced tail kept", "index lost", "index older", "truncated", "start advanced", "retained", "disk full", "clean close", "nothing scanned",
-			"replicated", "reset", "reset by recovery", "mended", "damage dropped", "crash with damage"} {
+			"replicated", "reset", "reset by recovery", "mended", "damage dropped", "crash with damage", "flushed", "memory compared", "found below the start", "forgotten below the start"} {
 			if rare[k] == 0 {
 				t.Errorf("%q never happened", k)
 			}
@@ -83,6 +83,7 @@ type crashModel struct {
 	// resetting: a ResetTo to that offset was begun, and nobody knows how it ended.
 	resetting *int64
 	emptyAt   int64 // where the log was, when it was last seen empty; -1: it wasn't
+	remembers bool  // batches have message ids and producers
 	harmed    bool  // bytes were flipped and not repaired yet
 	// indexLost: at some crash, so that the log may say that it is lossy.
 	indexLost bool
@@ -94,6 +95,7 @@ type modelRecord struct {
 	number int
 	base   int64 // of its batch
 	epoch  int32
+	id     string // of the message; empty: it has none
 }
 
 func newCrashModel(t *testing.T, seed uint64) *crashModel {
@@ -108,6 +110,9 @@ func newCrashModel(t *testing.T, seed uint64) *crashModel {
 	}
 	if rng.IntN(5) == 0 {
 		m.mode = []Fsync{FsyncInterval, FsyncNever}[rng.IntN(2)]
+	}
+	if m.remembers = rng.IntN(2) == 0; m.remembers {
+		m.cfg.DedupeAge = time.Hour
 	}
 	m.now.Store(1_000_000)
 	m.fs = vfs.NewMem(rng, "/d", "/d/partitions")
@@ -228,6 +233,7 @@ func (m *crashModel) verify() {
 		m.emptyAt = end
 	}
 	m.readAll(start, end, []int{1, 700, 1 << 20}[m.rng.IntN(3)])
+	m.checkMemory()
 	epochs := l.Epochs()
 	for i, e := range epochs {
 		if e.StartOffset > end || i > 0 && (epochs[i-1].Epoch >= e.Epoch || epochs[i-1].StartOffset >= e.StartOffset) {
@@ -273,6 +279,9 @@ func (m *crashModel) step() bool {
 	m.now.Add(int64(m.rng.IntN(400)))
 	var err error
 	what := m.rng.IntN(26)
+	if m.remembers && m.rng.IntN(5) == 0 {
+		what = 26
+	}
 	switch {
 	case what < 8:
 		err = m.append()
@@ -330,10 +339,15 @@ func (m *crashModel) step() bool {
 		err = m.reset()
 	case what == 25:
 		err = m.harm()
+	case what == 26:
+		m.flush()
 	}
 	m.log.bg.Wait() // or the order of operations would not be the seed's alone
 	if err != nil && !m.fs.Crashed() {
 		m.fatalf("step %d: %v", what, err)
+	}
+	if what >= 17 && err == nil && !m.fs.Crashed() && m.log.StagedEnd() == m.log.WrittenEnd() && !m.harmed {
+		m.checkMemory()
 	}
 	return err == nil
 }
@@ -348,11 +362,11 @@ func (m *crashModel) append() error {
 	for range 1 + m.rng.IntN(3) {
 		n := 1 + m.rng.IntN(12)
 		c := []Compression{CompressionNone, CompressionNone, CompressionNone, CompressionGzip, CompressionZstd}[m.rng.IntN(5)]
-		b := makeBatch(m.t, c, m.next, n, m.rng.IntN(1+m.rng.IntN(900)), steady)
+		b, ids := m.makeBatch(c, m.next, n, m.rng.IntN(1+m.rng.IntN(900)))
 		batches = append(batches, b)
 		base := int64(len(m.records))
 		for i := range n {
-			m.records = append(m.records, modelRecord{m.next + i, base, m.epoch})
+			m.records = append(m.records, modelRecord{m.next + i, base, m.epoch, ids[i]})
 		}
 		m.next += n
 	}

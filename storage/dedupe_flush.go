@@ -154,9 +154,14 @@ func (l *Log) describeMemory(m *logMeta) {
 	m.Imported = l.imported
 	if l.memory == nil {
 		m.Covered, m.Remembers, m.Runs = min(l.synced, l.hole), false, nil
+		m.Sound = m.Covered
 		return
 	}
-	m.Covered, m.Remembers = min(l.memory.Covered(), l.hole), l.stored
+	m.Covered, m.Remembers = l.memory.Covered(), l.stored
+	if !l.stored { // it began there with what may never be written
+		m.Covered = min(m.Covered, l.synced)
+	}
+	m.Sound = min(m.Covered, l.doubted)
 	runs := l.memory.Runs()
 	m.Runs = make([]runKey, 0, len(runs))
 	for _, r := range runs {

@@ -18,7 +18,11 @@ func (l *Log) recall(m logMeta) error {
 		l.memory = dedupe.New(l.cfg.memoryConfig())
 		err := l.restore(m)
 		l.memory.SetStart(l.start)
-		if err == nil && m.Covered > l.written && m.Covered > m.Imported {
+		switch {
+		case err != nil:
+		case m.Sound < m.Covered:
+			err = fmt.Errorf("storage: the log was cut at %d", m.Sound)
+		case m.Covered > l.written && m.Covered > m.Imported:
 			err = fmt.Errorf("storage: they reach to %d, and the log to %d", m.Covered, l.written)
 		}
 		if err != nil {
@@ -208,7 +212,7 @@ func (l *Log) begin(kept *dedupe.Import, at int64) error {
 	l.disk.index.noteDedupe(l.id, func(m *logMeta) (dedupeNote, bool) {
 		l.mu.Lock()
 		defer l.mu.Unlock()
-		l.memory, l.stored, l.unmerged, l.hole = fresh, kept != nil, false, maxInt64
+		l.memory, l.stored, l.unmerged, l.hole, l.doubted = fresh, kept != nil, false, maxInt64, maxInt64
 		fresh.Configure(l.cfg.memoryConfig())
 		l.describeLocked(m)
 		return note, true
@@ -252,17 +256,19 @@ func (l *Log) forgetFrom(end, was int64) (again bool) {
 	switch {
 	case l.memory == nil || l.memory.Truncate(end):
 		return false
-	case l.memory.Covered() > was || l.memory.Covered() <= l.imported:
-		l.memory.Truncate(l.memory.Covered())
-		return false // what is left another replica told, of records that are committed
 	case !l.stored:
 		l.memory = nil // it began above
 		return false
+	case l.memory.Covered() > was || l.memory.Covered() <= l.imported:
+		l.memory.Truncate(l.memory.Covered())
+		return false // what is left another replica told, of records that are committed
 	}
+	l.doubted = min(l.doubted, end)
 	return true
 }
 
 // forgetAll forgets everything. Call it under mu; the index is to be told.
 func (l *Log) forgetAll() {
-	l.memory, l.stored, l.imported, l.hole, l.unmerged, l.unflushed = nil, false, 0, maxInt64, false, 0
+	l.memory, l.stored, l.imported, l.unmerged, l.unflushed = nil, false, 0, false, 0
+	l.hole, l.doubted = maxInt64, maxInt64
 }

@@ -74,6 +74,8 @@ type logMeta struct {
 	Remembers bool
 	Runs      []runKey // oldest first
 	Imported  int64    // offset below which another replica told what is remembered
+	// Sound: what is remembered is right below it. It is below Covered when the log was cut there.
+	Sound int64
 }
 
 // segmentMeta is what is worth knowing of a segment without reading it.

@@ -164,7 +164,7 @@ const (
 //
 //	version u8 1 (= 3) | flags u8 1 (bit 0: lossy, 1: resetting, 2: remembers)
 //	start varint | flushed varint | high watermark varint
-//	cleaned varint | horizon varint | covered varint | imported varint
+//	cleaned varint | horizon varint | covered varint | imported varint | sound varint
 //	run count uvarint     | { class varint | first offset varint }*
 //	epoch count uvarint   | { epoch varint | start offset varint }*
 //	segment count uvarint | { base - previous base varint | size varint |
@@ -186,7 +186,7 @@ func appendMeta(dst, key []byte, m *logMeta) []byte {
 		flags |= metaRemembers
 	}
 	dst = append(dst, metaVersion, flags)
-	dst = appendVarints(dst, m.Start, m.Flushed, m.HighWatermark, m.Cleaned, m.Horizon, m.Covered, m.Imported)
+	dst = appendVarints(dst, m.Start, m.Flushed, m.HighWatermark, m.Cleaned, m.Horizon, m.Covered, m.Imported, m.Sound)
 	dst = binary.AppendUvarint(dst, uint64(len(m.Runs)))
 	for _, k := range m.Runs {
 		dst = appendVarints(dst, int64(k.class), k.first)
@@ -221,8 +221,9 @@ func parseMeta(key, value []byte) (logMeta, error) {
 	if payload[0] > 1 {
 		m.Cleaned, m.Horizon = f.number(), f.number()
 	}
-	if m.Covered = m.Flushed; payload[0] > 2 { // who wrote the versions before marked no batch
-		m.Covered, m.Imported = f.number(), f.number()
+	m.Covered, m.Sound = m.Flushed, m.Flushed // who wrote the versions before marked no batch
+	if payload[0] > 2 {
+		m.Covered, m.Imported, m.Sound = f.number(), f.number(), f.number()
 		if n := f.count(2); n > 0 {
 			m.Runs = make([]runKey, n)
 			for i := range m.Runs {

@@ -433,13 +433,13 @@ func TestMetaOf010(t *testing.T) {
 	want := logMeta{Start: 7, Flushed: 300, HighWatermark: 299, Epochs: []EpochEntry{{Epoch: 1, StartOffset: 7}}}
 	now := appendMeta(nil, key, &want)
 	at := 2 + len(appendVarints(nil, want.Start, want.Flushed, want.HighWatermark))
-	want.Covered = want.Flushed                                                // they marked no batch
-	old := slices.Concat([]byte{2, now[1]}, now[2:at+2], now[at+3:len(now)-4]) // without a zero, and the checksum
+	want.Covered, want.Sound = want.Flushed, want.Flushed                      // they marked no batch
+	old := slices.Concat([]byte{2, now[1]}, now[2:at+2], now[at+6:len(now)-4]) // without four zeroes, and the checksum
 	got, err := parseMeta(key, seal(bucketMeta, key, old, 0))
 	if err != nil || !reflect.DeepEqual(got, want) {
 		t.Errorf("version 2: %+v, %v", got, err)
 	}
-	old = slices.Concat([]byte{1, now[1]}, now[2:at], now[at+3:len(now)-4]) // without three
+	old = slices.Concat([]byte{1, now[1]}, now[2:at], now[at+6:len(now)-4]) // without six
 	got, err = parseMeta(key, seal(bucketMeta, key, old, 0))
 	if err != nil || !reflect.DeepEqual(got, want) {
 		t.Errorf("%+v, %v", got, err)

@@ -147,6 +147,7 @@ type Log struct {
 	learning  bool          // it is being made from the log, and lacks what is staged
 	imported  int64         // offset below which another replica told what is remembered
 	hole      int64         // the first offset that could not be looked through; maxInt64: there is none
+	doubted   int64         // it is wrong from this offset on; maxInt64: nowhere
 	flushing  bool          // a goroutine brings it to the index, or will
 	unmerged  bool          // a run can't be read, so they stay as they are
 	rolled    bool          // a segment was closed since the last flush

@@ -42,7 +42,7 @@ type foundSegment struct {
 // recover fills in the log (S6, R34).
 func (l *Log) recover() error {
 	r := recovery{log: l}
-	l.maxTimestamp, l.notedTimestamp, l.hole = noTimestamp, noTimestamp, maxInt64
+	l.maxTimestamp, l.notedTimestamp, l.hole, l.doubted = noTimestamp, noTimestamp, maxInt64, maxInt64
 	found, err := l.findSegments()
 	existed := !errors.Is(err, iofs.ErrNotExist)
 	if !existed {

@@ -96,6 +96,8 @@ func (l *Log) advanceStart(to int64) (gone []*segment, err error) {
 			return nil, err
 		}
 	}
+	// What no log will tell any more has to be in the index when the start is (D11).
+	l.flushBelow(to)
 	l.mu.Lock()
 	start, segments, damage, epochs := l.start, l.segments, l.damage, l.epochs
 	l.start = to
@@ -122,6 +124,9 @@ func (l *Log) advanceStart(to int64) (gone []*segment, err error) {
 	l.mu.Lock()
 	if l.memory != nil {
 		l.memory.SetStart(to)
+	}
+	if l.hole < to && len(l.damage) == 0 {
+		l.hole = maxInt64 // nobody will ever know
 	}
 	l.mu.Unlock()
 	return gone, nil
