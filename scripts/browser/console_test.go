@@ -46,6 +46,8 @@ func TestConsole(t *testing.T) {
 	p.has("abc-é")
 	p.shoot("console-record")
 
+	p.has("Message ids")
+	p.has("0 came again")
 	p.clickText(".tabs a", "Partitions")
 	p.wait(`document.querySelectorAll("main tbody tr").length === 3`)
 	p.shoot("console-partitions")

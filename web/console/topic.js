@@ -41,6 +41,7 @@ function Figures({ topic }) {
     <${Figure} label="Ever written" value=${water === null ? "–" : count(water)} note="sum of high watermarks" />
     <${Figure} label="Partitions" value=${count(parts.length)} />
     <${Figure} label="Replicas" value=${parts[0]?.replicas.length ?? "–"} note=${behind ? `${behind} partitions under-replicated` : "all in sync"} />
+    <${Figure} label="Message ids" value=${count(topic.dedupe.ids.text)} note=${`${count(topic.dedupe.hits.text)} came again`} />
     <${Figure} label="Retention" value=${duration(topic.configs["retention.ms"] ?? "")} note=${topic.configs["cleanup.policy"]} />
   </dl>`;
 }
@@ -58,7 +59,7 @@ function Partitions({ topic, onDone }) {
   });
   return html`
     <section class="card flush"><div class="scroll"><table>
-      <thead><tr><th>Partition</th><th class="num">Leader</th><th class="num">Epoch</th><th>In sync</th><th class="num">Log start</th><th class="num">High watermark</th><th class="num">Log end</th><th class="num">Records</th><th>Replicas</th><th></th></tr></thead>
+      <thead><tr><th>Partition</th><th class="num">Leader</th><th class="num">Epoch</th><th>In sync</th><th class="num">Log start</th><th class="num">High watermark</th><th class="num">Log end</th><th class="num">Records</th><th class="num">Message ids</th><th>Replicas</th><th></th></tr></thead>
       <tbody>${shown.map((p) => html`<tr key=${p.partition.text}>
         <td>${p.partition.text}</td>
         <td class="num">${p.leader.text === "-1" ? html`<span class="tag bad">none</span>` : p.leader.text}</td>
@@ -68,6 +69,7 @@ function Partitions({ topic, onDone }) {
         <td class="num">${offset(p.high_watermark)}</td>
         <td class="num">${offset(p.log_end_offset)}</td>
         <td class="num">${recordsOf(p) === null ? "–" : count(recordsOf(p))}</td>
+        <td class="num" title=${p.dedupe ? `${p.dedupe.hits.text} came again` : ""}>${p.dedupe ? count(p.dedupe.ids.text) : "–"}</td>
         <td>${p.replicas.map((r) => html`<span class=${r.in_sync ? "tag good" : "tag warn"} title=${`log end ${r.log_end_offset}, lag ${r.lag}`}>${r.broker.text}${r.leader ? " leader" : ""}${r.lag && r.lag.text !== "0" ? `, ${r.lag.text} behind` : ""}</span> `)}</td>
         <td><a href=${place(["topics", topic.name, "records"], { partition: p.partition.text })}>Records</a></td>
       </tr>`)}</tbody>
