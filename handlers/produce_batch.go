@@ -168,6 +168,9 @@ func (a *api) appendPlan(w http.ResponseWriter, r *http.Request, p *produceReque
 	if err := a.checkProducer(r, plan); err != nil {
 		return err
 	}
+	if err := a.checkKey(r, p, plan); err != nil {
+		return err
+	}
 	reqs, err := plan.requests(p.expected)
 	if err != nil {
 		return err
