@@ -74,3 +74,41 @@ func BenchmarkProduce(b *testing.B) {
 		}
 	}
 }
+
+// BenchmarkProduceIDs is BenchmarkProduce at acks=1 of batches of 100, each of whose
+// records has an id: a new one, or one that the log knows.
+func BenchmarkProduceIDs(b *testing.B) {
+	const records, digits = 100, 16
+	var body []byte
+	var at []int
+	for i := range records {
+		body = append(body, `,{"id":"`...)
+		at = append(at, len(body))
+		body = fmt.Appendf(body, `%0*d-%019d","key":"customer-%d","value":{"n":%d,"note":"%s"}}`, digits, 0, i, i, i, strings.Repeat("x", 170))
+	}
+	body = append(append([]byte(`{"records":[ `), body[1:]...), `]}`...)
+	for i := range at {
+		at[i] += len(`{"records":[ `) - 1
+	}
+	for name, fresh := range map[string]bool{"new": true, "duplicates": false} {
+		b.Run(name, func(b *testing.B) {
+			broker := startBroker(b, withHandlers(func(c *Config) { c.Logger = zerolog.New(io.Discard) }))
+			broker.topic("t", 1)
+			src := bytes.NewReader(body)
+			r := httptest.NewRequest(http.MethodPost, "/topics/t?acks=1", nil)
+			r.ContentLength = int64(len(body))
+			b.ReportAllocs()
+			for n := 0; b.Loop(); n++ {
+				if fresh {
+					number := fmt.Appendf(nil, "%0*d", digits, n)
+					for _, i := range at {
+						copy(body[i:], number)
+					}
+				}
+				src.Reset(body)
+				r.Body = io.NopCloser(src)
+				broker.handler.ServeHTTP(&discardAnswer{h: http.Header{}}, r)
+			}
+		})
+	}
+}
