@@ -177,6 +177,9 @@ func (p *process) serve() error {
 	if err := b.Start(p.ctx); err != nil {
 		return err
 	}
+	if p.m.c.ids != nil {
+		p.recovered(b)
+	}
 	internal.SetBroker(b)
 	p.loop(b.Run)
 	g := group.New(group.Config{NodeID: id, Log: b.GroupLog(), Metadata: p.ctl, Peers: p.peers, Errors: replication.GroupErrors{}, Logger: p.log})

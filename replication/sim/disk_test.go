@@ -17,10 +17,10 @@ import (
 )
 
 // readPartition reads to the end as a consumer does.
-func readPartition(fetch func(context.Context, replication.FetchRequest) (replication.FetchResult, error), num int32) (all []byte, err error) {
+func readPartition(fetch func(context.Context, replication.FetchRequest) (replication.FetchResult, error), num int32, from int64) (all []byte, err error) {
 	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
 	defer cancel()
-	for next := int64(0); ; {
+	for next := from; ; {
 		res, err := fetch(ctx, replication.FetchRequest{Topic: "t", Partition: num, Offset: next, MaxBytes: 1 << 20, Patience: 10 * time.Second})
 		if err != nil {
 			return nil, err
@@ -36,15 +36,24 @@ func readPartition(fetch func(context.Context, replication.FetchRequest) (replic
 }
 
 // readDisk reads a replica's whole log off a disk that no process uses.
-func readDisk(disk *vfs.Mem, node int32, id storage.PartitionID) (data []byte, err error) {
+func readDisk(disk *vfs.Mem, node int32, id storage.PartitionID, ids *idLoad) (data []byte, err error) {
 	s, err := storage.Open(storage.Options{Dir: dataDir, FS: disk, Fsync: storage.FsyncCommit, NodeID: node, Now: time.Now, Logger: zerolog.Nop()})
 	if err != nil {
 		return nil, err
 	}
 	defer func() { _ = s.Close() }()
-	l, err := s.OpenLog(id, storage.LogConfig{SegmentBytes: 4096}, func() {})
+	cfg := storage.LogConfig{SegmentBytes: 4096}
+	if ids != nil {
+		cfg.DedupeAge, cfg.DedupeCount = ids.age, ids.most
+	}
+	l, err := s.OpenLog(id, cfg, func() {})
 	if err != nil {
 		return nil, err
+	}
+	if ids != nil {
+		if err := recomputed(l); err != nil {
+			return nil, err
+		}
 	}
 	for at := l.StartOffset(); at < l.WrittenEnd(); {
 		r, err := l.Read(at, l.WrittenEnd(), 1<<20, nil)

@@ -170,6 +170,9 @@ func (c *cluster) consume(ctx context.Context, rng *rand.Rand) {
 			if err != nil {
 				h.count("read refused")
 			}
+			if outside := (*storage.OffsetOutOfRangeError)(nil); errors.As(err, &outside) && c.ids != nil && next < outside.Start {
+				next = outside.Start // clients had records deleted
+			}
 			pause(ctx, 50*time.Millisecond)
 			continue
 		}

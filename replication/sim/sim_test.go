@@ -20,6 +20,7 @@ import (
 
 	"github.com/rs/zerolog"
 
+	"highwater/replication"
 	"highwater/replication/controller"
 	"highwater/storage"
 	"highwater/storage/vfs"
@@ -41,6 +42,7 @@ type cluster struct {
 	broken     bool       // a disk has failed in this run
 	quiet      bool       // no client appends any more: replicas can be equal
 	consumers  *consumers // with groups of consumers; nil: without
+	ids        *idLoad    // with message ids and producers; nil: without
 }
 
 // logs keeps what the brokers log, and counts it.
@@ -127,7 +129,7 @@ func (c *cluster) create() error {
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
 	_, err := b.CreateTopic(ctx, controller.CreateTopicRequest{Name: "t", Partitions: c.partitions, ReplicationFactor: 3, MinInSync: 2,
-		Configs: map[string]string{"segment.bytes": "4096"}})
+		Configs: c.configs()})
 	return err
 }
 
@@ -147,6 +149,9 @@ func (c *cluster) live() {
 	clients.Go(func() { c.watch(ctx) })
 	if c.consumers != nil {
 		c.consumers.start(ctx, c, &clients)
+	}
+	if c.ids != nil {
+		c.ids.start(ctx, c, &clients)
 	}
 	for end := time.Now().Add(40 * time.Second); time.Now().Before(end); {
 		time.Sleep(time.Duration(c.rng.IntN(2500)) * time.Millisecond)
@@ -179,6 +184,18 @@ func (c *cluster) live() {
 	if c.consumers != nil {
 		c.consumers.finish(c)
 	}
+	if c.ids != nil {
+		c.remembered()
+	}
+}
+
+// configs are the topic's.
+func (c *cluster) configs() map[string]string {
+	out := map[string]string{"segment.bytes": "4096"}
+	if c.ids != nil {
+		maps.Copy(out, c.ids.configs())
+	}
+	return out
 }
 
 // fault does one bad thing, or ends one.
@@ -301,7 +318,7 @@ func (c *cluster) whole() bool {
 			return false
 		}
 	}
-	ends := map[int32]int64{}
+	ends, starts := map[int32]int64{}, map[int32]int64{}
 	for _, m := range c.members {
 		p, b := m.serving()
 		if p == nil {
@@ -313,10 +330,10 @@ func (c *cluster) whole() bool {
 		}
 		for _, d := range parts {
 			end, seen := ends[d.Partition]
-			if c.quiet && (seen && d.LogEnd != end || d.HighWatermark != d.LogEnd) {
+			if c.quiet && (seen && (d.LogEnd != end || d.LogStart != starts[d.Partition]) || d.HighWatermark != d.LogEnd) {
 				return false
 			}
-			ends[d.Partition] = d.LogEnd
+			ends[d.Partition], starts[d.Partition] = d.LogEnd, d.LogStart
 		}
 	}
 	return true
@@ -347,9 +364,10 @@ func (c *cluster) view() string {
 func (c *cluster) readAll() {
 	h := c.history
 	for num := range int32(c.partitions) {
-		final := map[string]int64{}
+		final, last := map[int64]string{}, map[string]int64{}
 		_, b := c.members[c.rng.IntN(len(c.members))].serving()
-		data, err := readPartition(b.Fetch, num)
+		start := c.logStart(b, num)
+		data, err := readPartition(b.Fetch, num, start)
 		h.mu.Lock()
 		if err != nil {
 			h.violate("V15: partition %d can't be read: %v", num, err)
@@ -357,19 +375,36 @@ func (c *cluster) readAll() {
 			continue
 		}
 		_ = eachRecord(data, func(offset int64, value string) {
-			if at, twice := final[value]; twice {
+			if offset < start {
+				return // in the same batch
+			}
+			if at, twice := last[value]; twice && !c.ids.mayRepeat(value) {
 				h.violate("V4: %q is at %d and at %d of %d", value, at, offset, num)
 			}
-			final[value] = offset
+			final[offset], last[value] = value, offset
 			h.saw(num, offset, value, "the final log")
 		})
 		for offset, value := range h.parts[num].acked {
-			if at, ok := final[value]; !ok || at != offset {
+			if offset >= start && final[offset] != value {
 				h.violate("V1: %q was acknowledged at %d of %d, and is lost", value, offset, num)
 			}
 		}
 		h.mu.Unlock()
 	}
+}
+
+// logStart is where a partition begins: 0, unless clients had records deleted.
+func (c *cluster) logStart(b *replication.Broker, num int32) int64 {
+	if c.ids == nil {
+		return 0
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	o, err := b.Offsets(ctx, "t", num, nil)
+	if most := c.ids.deletedUpTo(num); err != nil || o.Beginning > most {
+		c.history.violate("V1: partition %d begins at %d, %v, and clients deleted up to %d", num, o.Beginning, err, most)
+	}
+	return o.Beginning
 }
 
 // compareDisks compares the bytes of all replicas after the end (V23).
@@ -381,7 +416,7 @@ func (c *cluster) compareDisks() {
 	for num := range int32(c.partitions) {
 		var first []byte
 		for i, m := range c.members {
-			data, err := readDisk(m.disk, m.id, storage.PartitionID{Topic: topic.ID, Partition: num})
+			data, err := readDisk(m.disk, m.id, storage.PartitionID{Topic: topic.ID, Partition: num}, c.ids)
 			switch {
 			case err != nil:
 				c.history.violate("V23: broker %d's disk: %v", m.id, err)
