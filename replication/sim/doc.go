@@ -4,7 +4,7 @@
 // crashes that lose or tear what wasn't fsynced, cut and slow links, slow, full and
 // broken disks, stops in order. Clients append and read all the while; what they
 // were told, and what the brokers say of themselves, is checked against V1-V5, V8,
-// V9, V11, V15, V17, V18, V21, V23 and V24.
+// V9, V11, V15, V17, V18, V21, V23, V24 and V29.
 //
 //	go test ./replication/sim                                        a few seeds
 //	HIGHWATER_SIM_SEEDS=2000 go test ./replication/sim -timeout 0    from HIGHWATER_SIM_FIRST on
