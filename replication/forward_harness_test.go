@@ -34,7 +34,11 @@ const (
 	loseAnswer                // it is served, and the connection is cut
 	hang                      // it arrives, is never served and never answered
 	serveAndHang              // it is served and never answered
+	comeLate                  // it is on its way for arrivalDelay, whatever becomes of who sent it, and never answered
 )
+
+// arrivalDelay is how long a request takes that comes late.
+const arrivalDelay = 5 * time.Second
 
 // inForwardingCluster is inCluster with brokers that forward.
 func inForwardingCluster(net *forwardNet) clusterOptions {
@@ -89,6 +93,14 @@ func (c *testCaller) Call(ctx context.Context, url, path string, wait time.Durat
 		return end()
 	}
 	request := asBytes(in)
+	if fault == comeLate {
+		target.loops.Go(func() {
+			time.Sleep(arrivalDelay)
+			_, _ = target.serve(context.WithoutCancel(ctx), path, request)
+		})
+		<-ctx.Done()
+		return end()
+	}
 	type served struct {
 		answer []byte
 		err    error

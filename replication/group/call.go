@@ -17,6 +17,8 @@ type Call struct {
 	// Metadata is the raft index of the metadata by which the front found topic ids:
 	// the coordinator waits until it knows as much. Groups.Do sets it.
 	Metadata uint64 `json:"metadata"`
+	// late is when the front gives up, if it is another broker. From then on it isn't done.
+	late time.Time
 
 	Create      *Create      `json:"create,omitempty"`
 	Leave       *Leave       `json:"leave,omitempty"`

@@ -42,6 +42,8 @@ type Groups struct {
 
 	polls  *polls  // under way, of this broker's clients
 	fronts *fronts // of polls of groups that are coordinated here
+	clock  clock   // by which calls of other fronts come late
+	clocks clocks
 
 	loops    sync.WaitGroup
 	stopping chan struct{} // closed by Drain: what waits for another coordinator doesn't any more
@@ -56,7 +58,7 @@ type keeper struct {
 
 // New makes Groups; Run makes it coordinate.
 func New(cfg Config) *Groups {
-	g := &Groups{cfg: cfg, view: newView(), shards: map[int32]*shard{}, epochs: map[int32]keeper{}, newer: make(chan struct{}), stopping: make(chan struct{})}
+	g := &Groups{cfg: cfg, view: newView(), shards: map[int32]*shard{}, epochs: map[int32]keeper{}, newer: make(chan struct{}), clock: newClock(), stopping: make(chan struct{})}
 	g.metrics = newMetrics(g)
 	g.polls, g.fronts = newPolls(g), newFronts()
 	return g

@@ -30,13 +30,14 @@ func (g *Groups) there(ctx context.Context, at coordinator, call *Call) (*Answer
 	defer watch.Wait()
 	defer cancel()
 	watch.Go(func() { g.whileCoordinator(ctx, call.Group, at, cancel) })
-	req := &wire.GroupCall{Version: wire.Version, TimeoutMs: max(time.Until(deadline).Milliseconds(), 1), Call: text}
-	res, err := g.cfg.Peers.GroupCall(ctx, at.url, req)
+	res, err := g.send(ctx, at.url, text, deadline)
 	switch {
 	case errors.Is(err, wire.ErrNotSent):
 		return nil, fmt.Errorf("%w: %w", ErrNoCoordinator, err)
 	case err != nil:
 		return nil, fmt.Errorf("%w: %w", ErrUnknownOutcome, err)
+	case res.Late:
+		return nil, fmt.Errorf("%w: the call came late", ErrNoCoordinator)
 	case res.Error != nil:
 		return nil, g.decodeError(res.Error)
 	}
@@ -45,6 +46,21 @@ func (g *Groups) there(ctx context.Context, at coordinator, call *Call) (*Answer
 		return nil, fmt.Errorf("%w: %w: %w", ErrUnknownOutcome, wire.ErrMalformed, err)
 	}
 	return answer, nil
+}
+
+// send has a coordinator do a call by the deadline, after which it isn't done any more.
+func (g *Groups) send(ctx context.Context, url string, call []byte, deadline time.Time) (*wire.GroupAnswer, error) {
+	for again := false; ; again = true {
+		req := &wire.GroupCall{Version: wire.Version, TimeoutMs: max(time.Until(deadline).Milliseconds(), 1), Clock: g.clocks.of(url), Call: call}
+		res, err := g.cfg.Peers.GroupCall(ctx, url, req)
+		if err != nil {
+			return nil, err
+		}
+		g.clocks.heard(url, res.Clock)
+		if !res.Late || again {
+			return res, nil
+		}
+	}
 }
 
 // whileCoordinator gives up, a moment after the metadata names another coordinator,
@@ -68,10 +84,16 @@ func (g *Groups) whileCoordinator(ctx context.Context, group string, at coordina
 // ServeCall does a call for another broker. It is never sent on: what this broker
 // doesn't coordinate is ErrNoCoordinator.
 func (g *Groups) ServeCall(ctx context.Context, req *wire.GroupCall) *wire.GroupAnswer {
-	ctx, cancel := context.WithTimeout(ctx, min(time.Duration(max(req.TimeoutMs, 0))*time.Millisecond, maxDoTime))
+	most := time.Duration(min(max(req.TimeoutMs, 0), maxDoTime.Milliseconds())) * time.Millisecond
+	left := g.clock.left(req.Clock, most)
+	if left <= 0 {
+		return &wire.GroupAnswer{Version: wire.Version, Clock: g.clock.now(), Late: true}
+	}
+	late := time.Now().Add(left)
+	ctx, cancel := context.WithDeadline(ctx, late)
 	defer cancel()
-	answer, err := g.serveCall(ctx, req)
-	res := &wire.GroupAnswer{Version: wire.Version}
+	answer, err := g.serveCall(ctx, req, late)
+	res := &wire.GroupAnswer{Version: wire.Version, Clock: g.clock.now()}
 	if err == nil {
 		res.Answer, err = json.Marshal(answer)
 	}
@@ -81,8 +103,8 @@ func (g *Groups) ServeCall(ctx context.Context, req *wire.GroupCall) *wire.Group
 	return res
 }
 
-func (g *Groups) serveCall(ctx context.Context, req *wire.GroupCall) (*Answer, error) {
-	call := &Call{}
+func (g *Groups) serveCall(ctx context.Context, req *wire.GroupCall, late time.Time) (*Answer, error) {
+	call := &Call{late: late}
 	if err := json.Unmarshal(req.Call, call); err != nil {
 		return nil, fmt.Errorf("%w: %w", wire.ErrMalformed, err)
 	}

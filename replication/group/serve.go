@@ -116,7 +116,8 @@ func (s *shard) step(call *Call) step {
 	topics := s.g.known()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.over != nil || errors.Is(ready, ErrNoCoordinator) {
+	now := time.Now()
+	if s.over != nil || errors.Is(ready, ErrNoCoordinator) || !call.late.IsZero() && !now.Before(call.late) {
 		return step{err: ErrNoCoordinator}
 	}
 	c := s.coordinated(call.Group)
@@ -125,7 +126,7 @@ func (s *shard) step(call *Call) step {
 	if ready != nil { // what would have to be appended can't be decided
 		state = state.clone()
 	}
-	answer, records, err := state.do(time.Now(), topics, call)
+	answer, records, err := state.do(now, topics, call)
 	if ready != nil && len(records) > 0 {
 		return step{err: ready}
 	}

@@ -9,8 +9,20 @@ import "encoding/json"
 type GroupCall struct {
 	Version int `json:"version"`
 	// TimeoutMs is what is left of the client's time.
-	TimeoutMs int64           `json:"timeout_ms"`
-	Call      json.RawMessage `json:"call"`
+	TimeoutMs int64 `json:"timeout_ms"`
+	// Clock is what the sender was told of the receiver's clock, empty: nothing yet. It
+	// tells whether the call comes when its sender has given it up. nil: never mind.
+	Clock *GroupClock     `json:"clock,omitempty"`
+	Call  json.RawMessage `json:"call"`
+}
+
+// GroupClock is what a coordinator's clock shows.
+type GroupClock struct {
+	// ID is the coordinator's life: another has another clock.
+	ID   string `json:"id"`
+	AtUs int64  `json:"at_us"`
+	// AgeUs, in a call, is how long ago the sender heard it.
+	AgeUs int64 `json:"age_us,omitempty"`
 }
 
 // GroupAnswer is what came of it.
@@ -18,6 +30,10 @@ type GroupAnswer struct {
 	Version int             `json:"version"`
 	Answer  json.RawMessage `json:"answer,omitempty"`
 	Error   *Error          `json:"error,omitempty"`
+	Clock   *GroupClock     `json:"clock,omitempty"`
+	// Late: the call wasn't done, for all that the coordinator can tell its sender has
+	// given it up. Who hasn't sends it again with the Clock of this answer.
+	Late bool `json:"late,omitempty"`
 }
 
 // GroupBeat tells a coordinator which polls of the sender are under way. It is a
