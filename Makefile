@@ -8,7 +8,7 @@ SEEDS         ?= 2000
 SECONDS       ?= 60
 LDFLAGS       := -s -w -X main.version=$(VERSION)
 
-.PHONY: help build test race lint fuzz bench bench-quick bench-compare cluster cluster-long chaos chaos-groups chaos-retries model sim openapi ci clean
+.PHONY: help dedupe build test race lint fuzz bench bench-quick bench-compare cluster cluster-long chaos chaos-groups chaos-retries model sim openapi ci clean
 
 help: ## this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -58,6 +58,10 @@ chaos-retries: ## every request sent again, also twice at once, while leaders ar
 
 model: ## the random model of replicas and controller (SEEDS=2000)
 	HIGHWATER_MODEL_SEEDS=$(SEEDS) go test ./replication/model -count=1 -timeout 0 -v -run 'TestModel$$'
+
+dedupe: ## the random model of message ids and producers (SEEDS=2000), and what it must notice
+	HIGHWATER_DEDUPE_MODEL_SEEDS=$(SEEDS) go test ./storage/dedupe -count=1 -timeout 0 -v -run 'TestModel$$'
+	HIGHWATER_DEDUPE_MUTATIONS=1 go test ./storage/dedupe -count=1 -timeout 0 -v -run TestMutations
 
 sim: ## whole clusters in simulated time (SEEDS=2000)
 	HIGHWATER_SIM_SEEDS=$(SEEDS) go test ./replication/sim -count=1 -timeout 0 -v -run TestSim
