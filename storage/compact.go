@@ -146,7 +146,10 @@ func (l *Log) Compact(ctx context.Context, opts CompactOptions) (CompactResult, 
 	if len(c.plan.segments) == 0 {
 		return c.res, nil
 	}
-	err := c.run()
+	err := l.keepRemembering(c.plan.segments[len(c.plan.segments)-1].next)
+	if err == nil {
+		err = c.run()
+	}
 	if errors.Is(err, errLogChanged) {
 		err = l.failure() // it will be done next time
 	}

@@ -63,6 +63,11 @@ func (l *Log) ImportDedupe(export []byte) error {
 	return ErrDiskNearlyFull
 }
 
+// RemembersBelow is the offset below which what is remembered doesn't depend on the log's
+// records: another replica told it, or it was put aside before a compaction. There is
+// no need to import what is below it. It becomes 0 when that is lost.
+func (l *Log) RemembersBelow() int64 { l.mu.Lock(); defer l.mu.Unlock(); return l.imported }
+
 // DedupeDigest is a hash of all that the log remembers and would go by now.
 func (l *Log) DedupeDigest() ([32]byte, error) {
 	l.awaitLearned()
@@ -78,7 +83,8 @@ func (l *Log) DedupeDigest() ([32]byte, error) {
 
 // RecomputeDedupeDigest is what DedupeDigest would be if the log had learned everything
 // anew: from what no log can tell, and its own records as they are on disk (V29). It is
-// for tests, of a log that is at rest.
+// for tests, of a log that is at rest and whose append times don't go back (or what was the
+// newest one at an offset may not be known any more, see dedupe.View.Export).
 func (l *Log) RecomputeDedupeDigest() ([32]byte, error) {
 	l.awaitLearned()
 	l.mu.Lock()

@@ -1,6 +1,8 @@
 package storage
 
 import (
+	"errors"
+
 	"highwater/storage/dedupe"
 )
 
@@ -91,6 +93,27 @@ func (l *Log) flushBelow(to int64) {
 		l.describeLocked(m)
 		return note, true
 	})
+}
+
+// keepRemembering has the index know, durably, what the log tells below an offset, and
+// that it won't tell it any more: a compaction is about to take it from there (D11). How far
+// that came, the index may not know after a crash.
+func (l *Log) keepRemembering(below int64) error {
+	l.mu.Lock()
+	tells := l.memory == nil || below <= l.imported
+	if !tells {
+		l.imported = below
+	}
+	l.mu.Unlock()
+	if tells {
+		return nil
+	}
+	l.disk.index.update(l.id, l.describe)
+	l.flushBelow(below)
+	if err := l.disk.index.settle(l.id); !errors.Is(err, ErrDiskNearlyFull) {
+		return wrapFailed(l, err)
+	}
+	return ErrDiskNearlyFull
 }
 
 // mergeRuns makes larger runs of small ones, and drops those that expired.
