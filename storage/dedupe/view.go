@@ -93,3 +93,22 @@ func (v *View) Digest(read Reader) ([32]byte, error) {
 	h.Write(appendSnapshot(nil, 0, v.newest, 0, list))
 	return [32]byte(h.Sum(nil)), nil
 }
+
+// ProducerBatch is a batch that is remembered of a producer.
+type ProducerBatch struct {
+	ID          int64
+	Epoch       int16
+	First, Last int32 // sequence numbers
+	Base, Next  int64 // offsets
+	Time        int64 // of the append, ms
+}
+
+// ProducerBatches are all that are remembered, of the producer that has been silent longest first.
+func (v *View) ProducerBatches() (list []ProducerBatch) {
+	for _, p := range youngEnough(slices.Clone(v.producers), v.producerEdge) {
+		for _, b := range p.batches[:p.n] {
+			list = append(list, ProducerBatch{ID: p.id, Epoch: p.epoch, First: b.first, Last: b.last, Base: b.base, Next: b.next, Time: b.time})
+		}
+	}
+	return list
+}
