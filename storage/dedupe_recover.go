@@ -13,6 +13,11 @@ const learnBytes = 1 << 20
 // recall makes the memory at a start: from what the index has, and the log from where
 // that ends.
 func (l *Log) recall(m logMeta) error {
+	defer func() {
+		for _, s := range l.segments { // an idle log has no file open
+			l.disk.files.rest(s)
+		}
+	}()
 	restored := true
 	if m.Remembers {
 		l.memory = dedupe.New(l.cfg.memoryConfig())
