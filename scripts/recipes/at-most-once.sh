@@ -23,7 +23,7 @@ ask() {
 	: >"$dir/answer"
 	status=$(curl -sS --fail-with-body --connect-timeout 3 --max-time $((wait_ms / 1000 + 15)) \
 		-o "$dir/answer" -w '%{http_code}' -X "$method" "$@" "${brokers[0]}$path") && return
-	echo "$method $path: $status $(head -c 300 "$dir/answer")" >&2
+	echo "$method $path: ${status:-000} $(head -c 300 "$dir/answer" | grep -a '^{"type":')" >&2
 	brokers=("${brokers[@]:1}" "${brokers[0]}")
 	return 1
 }
@@ -36,8 +36,9 @@ begin() {
 	me=$(sed -n 's/.*"instance_id":"\([^"]*\)".*/\1/p' "$dir/answer")
 }
 
+stop='' && trap 'stop=1' INT TERM # when the batch under way is done
 begin
-while :; do
+while [ -z "$stop" ]; do
 	ask GET "/consumers/$group/records?topics=$topic&member=$me&count=$count&timeout=$wait_ms" \
 		-H 'Accept: application/x-ndjson' || { sleep 1 && begin && continue; }
 	[ -s "$dir/answer" ] || continue # nothing came in time
@@ -47,3 +48,4 @@ while :; do
 	ask POST "/consumers/$group/offsets?member=$me" || { sleep 1 && begin && continue; }
 	"$@" <"$dir/batch" || echo "the command failed: what it has not done of these records is lost" >&2
 done
+ask DELETE "/consumers/$group/instances/$me" # others get its partitions now, not after its session timeout

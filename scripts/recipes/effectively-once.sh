@@ -6,7 +6,7 @@
 #   effectively-once.sh TOPIC RESULTS-TOPIC GROUP MEMBER STORE COMMAND [ARGUMENT..]
 #
 # COMMAND gets one record (JSON) on its standard input and prints its result, an object such as
-# {"key":"k","value":1}. STORE is a directory in which a result is put under the record's
+# {"key":"k","value":1}, or nothing if there is none. STORE is a directory in which a result is put under the record's
 # id; any store that can do that ("put if there is none") serves as well. RESULTS-TOPIC has at
 # least as many partitions as TOPIC. MEMBER is this worker's own name: more workers under
 # other names share the partitions, and the store.
@@ -29,7 +29,7 @@ ask() {
 	: >"$dir/answer"
 	status=$(curl -sS --fail-with-body --connect-timeout 3 --max-time $((wait_ms / 1000 + 45)) \
 		-o "$dir/answer" -w '%{http_code}' -X "$method" "$@" "${brokers[0]}$path") && [ "$status" != 207 ] && return
-	echo "$method $path: $status $(head -c 300 "$dir/answer")" >&2
+	echo "$method $path: ${status:-000} $(head -c 300 "$dir/answer" | grep -a '^{"type":')" >&2
 	brokers=("${brokers[@]:1}" "${brokers[0]}")
 	return 1
 }
@@ -55,7 +55,7 @@ process() {
 			rm "$new"
 		fi
 		result=$(<"$store/$id") || return
-		printf '{"id":"%s","partition":%s,%s\n' "$id" "$partition" "${result#*\{}"
+		[ -z "$result" ] || printf '{"id":"%s","partition":%s,%s\n' "$id" "$partition" "${result#*\{}"
 	done <"$dir/batch"
 	sync "$store"
 }
@@ -68,13 +68,15 @@ produce() {
 	done
 }
 
+stop='' && trap 'stop=1' INT TERM # when the batch under way is done
 begin
-while :; do
+while [ -z "$stop" ]; do
 	ask GET "/consumers/$group/records?topics=$topic&member=$me&count=$count&timeout=$wait_ms" \
 		-H 'Accept: application/x-ndjson' || { sleep 1 && begin && continue; }
 	[ -s "$dir/answer" ] || continue # nothing came in time
 	mv "$dir/answer" "$dir/batch"
 	process "$@" >"$dir/results" || { echo "the command failed: these records come again" >&2 && sleep 1 && continue; }
-	produce
+	[ ! -s "$dir/results" ] || produce
 	ask POST "/consumers/$group/offsets?member=$me" || { sleep 1 && begin; }
 done
+ask DELETE "/consumers/$group/instances/$me" # others get its partitions now, not after its session timeout
