@@ -79,20 +79,23 @@ func TestProducersThatWereNeverGivenOut(t *testing.T) {
 // old one's epochs was given to nobody, so that it fences all that were.
 func TestI8_EpochsAreUsedUp(t *testing.T) {
 	m := newMachine(t)
-	var last *ProducerIDs
-	for range lastProducerEpoch {
+	const old = firstProducerID
+	e := newEdit(m.state, 1)
+	e.takeProducerIDs(1)
+	e.producers().put(&Producer{ID: old, Epoch: lastProducerEpoch - 4, TransactionalID: "a"})
+	m.state = e.finish()
+	for range 3 {
 		m.state, _ = m.state.Apply(&InitProducer{TransactionalID: "a"}, m.state.Index+1)
 	}
-	old := firstProducerID
-	if epoch, _ := m.state.ProducerEpoch(int64(old)); epoch != lastProducerEpoch-1 {
+	if epoch, _ := m.state.ProducerEpoch(old); epoch != lastProducerEpoch-1 {
 		t.Fatalf("epoch %d", epoch)
 	}
 	next, res := m.state.Apply(&InitProducer{TransactionalID: "a"}, m.state.Index+1)
-	last = res.(*ProducerIDs)
-	if last.First == int64(old) || last.Epoch != 0 {
+	last := res.(*ProducerIDs)
+	if last.First == old || last.Epoch != 0 {
 		t.Errorf("then %+v", last)
 	}
-	if epoch, ok := next.ProducerEpoch(int64(old)); !ok || epoch != lastProducerEpoch {
+	if epoch, ok := next.ProducerEpoch(old); !ok || epoch != lastProducerEpoch {
 		t.Errorf("the old one's epoch is %d: its last owner isn't fenced", epoch)
 	}
 	if back := restored(t, next); back.Hash() != next.Hash() {

@@ -43,9 +43,11 @@ func TestI1_ProducersOfACluster(t *testing.T) {
 			var all sync.WaitGroup
 			for _, node := range tc.alive() {
 				c := node.c
-				for range n {
+				for i := range n {
 					all.Go(func() { take(node.id, c, "") })
-					all.Go(func() { take(node.id, c, "tx") })
+					if i%20 == 0 {
+						all.Go(func() { take(node.id, c, "tx") })
+					}
 				}
 			}
 			all.Wait()
@@ -76,7 +78,7 @@ func TestI1_ProducersOfACluster(t *testing.T) {
 				}
 			}
 		}
-		if len(given) < producerBlock || last < producerBlock {
+		if len(given) < producerBlock || last < 50 {
 			t.Errorf("%d ids, epoch %d: this is no evidence", len(given), last)
 		}
 	})
@@ -110,6 +112,56 @@ func TestProducersOfABrokerThatIsBehind(t *testing.T) {
 		}
 		if ok, err := leader.c.ProducerGiven(context.Background(), pid, epoch); err != nil || !ok {
 			t.Errorf("the leader: %v, %v", ok, err)
+		}
+	})
+}
+
+// I8: when a transactional id was begun with anew, whoever may lead fences the former
+// life: a broker that can't be reached has to be fenced itself first.
+func TestI8_NobodyTakesAFormerLife(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		tc := startCluster(t, 3)
+		leader, others := tc.followers()
+		begin := func(by *testNode) (pid int64) {
+			t.Helper()
+			ctx, cancel := context.WithTimeout(context.Background(), patience)
+			defer cancel()
+			pid, epoch, err := by.c.InitProducer(ctx, "tx")
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, n := range tc.alive() {
+				if b := by.c.State().Brokers[n.id]; b.Fenced {
+					continue
+				}
+				if newest, _ := n.c.State().ProducerEpoch(pid); newest != epoch {
+					t.Errorf("broker %d knows epoch %d, and %d was given out", n.id, newest, epoch)
+				}
+			}
+			return pid
+		}
+		for range 20 {
+			for _, n := range tc.alive() {
+				begin(n)
+			}
+		}
+		tc.net.isolate(others[0].url)
+		began := time.Now()
+		pid := begin(others[1])
+		if b := others[1].c.State().Brokers[others[0].id]; !b.Fenced {
+			t.Errorf("after %s: it is done while broker %d may lead, and doesn't know of it", time.Since(began), others[0].id)
+		}
+		tc.net.heal()
+		ctx, cancel := context.WithCancel(context.Background())
+		tc.net.isolate(others[0].url)
+		cancel()
+		if _, _, err := leader.c.InitProducer(ctx, "tx"); !errors.Is(err, ErrNoController) && !errors.Is(err, ErrOutcomeUnknown) {
+			t.Errorf("ended before that: %v", err)
+		}
+		tc.net.heal()
+		if again := begin(others[0]); again != pid {
+			t.Errorf("producer %d, and it was %d", again, pid)
 		}
 	})
 }

@@ -206,6 +206,11 @@ func (c *Controller) ServePropose(ctx context.Context, req *wire.Propose) *wire.
 	}
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
+	if req.AtLeast > 0 {
+		_ = c.waitApplied(ctx, req.AtLeast) // the index tells
+		answer.Index = c.State().Index
+		return answer
+	}
 	t := c.leading()
 	if t == nil {
 		answer.Code = wire.CodeNotController

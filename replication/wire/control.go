@@ -15,12 +15,16 @@ var ErrNotSent = errors.New("wire: the request was not sent")
 // CodeOutcomeUnknown: a change was proposed, and whether it is made isn't known.
 const CodeOutcomeUnknown Code = "REQUEST_TIMED_OUT"
 
-// Propose asks the quorum's leader to have the quorum agree on a command.
+// Propose asks the quorum's leader to have the quorum agree on a command, or with
+// AtLeast any broker how far its metadata have come.
 type Propose struct {
 	Version   int    `json:"version"`
 	ClusterID string `json:"cluster_id"`
 	// Command is the controller's own encoding; none asks how far the quorum has come.
 	Command json.RawMessage `json:"command,omitempty"`
+	// AtLeast, if set, has whoever is asked answer once it knows the metadata at this index:
+	// Index is then where it is. There is no Command, and it need not lead.
+	AtLeast uint64 `json:"at_least,omitempty"`
 	// TimeoutMs is what is left of the request's time. A clock is not sent: those
 	// of two machines differ.
 	TimeoutMs int64 `json:"timeout_ms"`
