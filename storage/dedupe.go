@@ -293,5 +293,5 @@ func keyOfRun(r *dedupe.Run) runKey {
 	for limit := 2 * dedupe.FlushEntries; class < runClasses-1 && r.Count >= limit; limit *= 4 {
 		class++
 	}
-	return runKey{class: class, first: r.First}
+	return runKey{class: class, first: r.First, next: r.Next}
 }

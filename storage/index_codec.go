@@ -23,7 +23,8 @@ import (
 //	bucket "ids"
 //	  run             class 1 | topic 16 |      a run of message ids, see dedupe.Run
 //	                  partition 4 |             | CRC32C 4
-//	                  first offset 8
+//	                  first offset 8 |
+//	                  next offset 8
 //	bucket "producers"
 //	  log             topic 16 | partition 4    dedupe's snapshot | CRC32C 4
 //
@@ -165,7 +166,7 @@ const (
 //	version u8 1 (= 3) | flags u8 1 (bit 0: lossy, 1: resetting, 2: remembers)
 //	start varint | flushed varint | high watermark varint
 //	cleaned varint | horizon varint | covered varint | imported varint | sound varint
-//	run count uvarint     | { class varint | first offset varint }*
+//	run count uvarint     | { class varint | first offset varint | next offset varint }*
 //	epoch count uvarint   | { epoch varint | start offset varint }*
 //	segment count uvarint | { base - previous base varint | size varint |
 //	                          max timestamp varint | first append varint |
@@ -189,7 +190,7 @@ func appendMeta(dst, key []byte, m *logMeta) []byte {
 	dst = appendVarints(dst, m.Start, m.Flushed, m.HighWatermark, m.Cleaned, m.Horizon, m.Covered, m.Imported, m.Sound)
 	dst = binary.AppendUvarint(dst, uint64(len(m.Runs)))
 	for _, k := range m.Runs {
-		dst = appendVarints(dst, int64(k.class), k.first)
+		dst = appendVarints(dst, int64(k.class), k.first, k.next)
 	}
 	dst = binary.AppendUvarint(dst, uint64(len(m.Epochs)))
 	for _, e := range m.Epochs {
@@ -224,10 +225,10 @@ func parseMeta(key, value []byte) (logMeta, error) {
 	m.Covered, m.Sound = m.Flushed, m.Flushed // who wrote the versions before marked no batch
 	if payload[0] > 2 {
 		m.Covered, m.Imported, m.Sound = f.number(), f.number(), f.number()
-		if n := f.count(2); n > 0 {
+		if n := f.count(3); n > 0 {
 			m.Runs = make([]runKey, n)
 			for i := range m.Runs {
-				m.Runs[i] = runKey{class: uint8(f.number()), first: f.number()}
+				m.Runs[i] = runKey{class: uint8(f.number()), first: f.number(), next: f.number()}
 			}
 		}
 	}

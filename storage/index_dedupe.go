@@ -15,8 +15,8 @@ import (
 
 // runKey names a run of one log.
 type runKey struct {
-	class uint8 // how often it was merged; below runClasses
-	first int64 // offset
+	class       uint8 // of its size; below runClasses
+	first, next int64 // the offsets that it covers: no other run ever has had these two
 }
 
 // runClasses bounds the classes of runs.
@@ -55,7 +55,8 @@ func appendRunPrefix(dst []byte, class uint8, id PartitionID) []byte {
 }
 
 func appendRunKey(dst []byte, id PartitionID, k runKey) []byte {
-	return binary.BigEndian.AppendUint64(appendRunPrefix(dst, k.class, id), uint64(k.first))
+	dst = binary.BigEndian.AppendUint64(appendRunPrefix(dst, k.class, id), uint64(k.first))
+	return binary.BigEndian.AppendUint64(dst, uint64(k.next))
 }
 
 // noteDedupe asks for a change of what is kept of the log, and of its meta, which

@@ -77,7 +77,7 @@ func dedupeStep(t *testing.T, rng *rand.Rand, ix *index, id PartitionID, m *kept
 		}
 	}
 	for range rng.IntN(3) {
-		k := runKey{uint8(rng.IntN(runClasses)), rng.Int64N(50)}
+		k := runKey{uint8(rng.IntN(runClasses)), rng.Int64N(25), 30 + rng.Int64N(2)}
 		note.runs[k] = randomBytes(rng, 1+rng.IntN(20_000))
 		m.runs[k] = note.runs[k]
 	}
@@ -106,8 +106,8 @@ func checkDedupe(t *testing.T, ix *index, id PartitionID, m *keptDedupe, when st
 	}
 	done := ix.viewRuns(id, func(get func(runKey) []byte) {
 		for class := range uint8(runClasses) {
-			for first := range int64(50) {
-				k := runKey{class, first}
+			for n := range int64(50) {
+				k := runKey{class, n / 2, 30 + n%2}
 				if run := get(k); !bytes.Equal(run, m.runs[k]) {
 					t.Fatalf("%s: run %v has %d bytes instead of %d", when, k, len(run), len(m.runs[k]))
 				}
@@ -164,13 +164,13 @@ func TestDamagedRunsAreNoticed(t *testing.T) {
 	rng := rand.New(rand.NewPCG(5, 5))
 	runs := map[runKey][]byte{}
 	for i := range int64(4) {
-		runs[runKey{uint8(i), i}] = randomBytes(rng, 300_000)
+		runs[runKey{uint8(i), i, 9}] = randomBytes(rng, 300_000)
 	}
 	ix.noteDedupe(id, func(*logMeta) (dedupeNote, bool) { return dedupeNote{runs: maps.Clone(runs)}, true })
 	if err := ix.close(); err != nil {
 		t.Fatal(err)
 	}
-	damaged := runKey{2, 2}
+	damaged := runKey{2, 2, 9}
 	db, err := openBolt(filepath.Join(dir, indexFileName))
 	if err != nil {
 		t.Fatal(err)

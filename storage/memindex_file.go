@@ -20,7 +20,7 @@ import (
 //	  offset entry count uvarint | { offset varint | segment varint | position varint }* |
 //	  time entry count uvarint   | { max timestamp varint | offset varint }*
 //	  state length uvarint | state
-//	  run count uvarint | { class varint | first offset varint | length uvarint | run }* }*
+//	  run count uvarint | { class varint | first offset varint | next offset varint | length uvarint | run }* }*
 //	CRC32C 4
 const memIndexFileName = "index.mem"
 
@@ -101,7 +101,7 @@ func appendMemIndex(dst []byte, generation uint64, logs map[PartitionID]*memInde
 		dst = append(binary.AppendUvarint(dst, uint64(len(l.state))), l.state...)
 		dst = binary.AppendUvarint(dst, uint64(len(l.runs)))
 		for k, run := range l.runs {
-			dst = appendVarints(dst, int64(k.class), k.first)
+			dst = appendVarints(dst, int64(k.class), k.first, k.next)
 			dst = append(binary.AppendUvarint(dst, uint64(len(run))), run...)
 		}
 	}
@@ -143,8 +143,8 @@ func parseMemIndex(data []byte) (logs map[PartitionID]*memIndexed, generation ui
 			l.state = []byte(state)
 		}
 		l.runs = map[runKey][]byte{}
-		for range f.count(3) {
-			k := runKey{uint8(f.number()), f.number()}
+		for range f.count(4) {
+			k := runKey{uint8(f.number()), f.number(), f.number()}
 			l.runs[k] = []byte(f.text())
 		}
 		logs[id] = l
