@@ -18,7 +18,6 @@ type eventRenderer struct {
 	topic     string
 	partition int32
 	event     cloudevents.Event
-	scratch   []byte
 }
 
 // append appends the event that the record holds; where it holds none, one that tells

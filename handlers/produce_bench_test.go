@@ -27,7 +27,7 @@ func BenchmarkParse(b *testing.B) {
 			body := []byte(shape.open + strings.Repeat(shape.record+shape.between, n-1) + shape.record + shape.end)
 			b.Run(fmt.Sprintf("%s/%d", shape.name, n), func(b *testing.B) {
 				ps := new(pools)
-				rules := produceRules{topic: "t", partitions: 1, fixed: anyPartition, maxRecordBytes: 1 << 20, value: formatJSON}
+				rules := produceRules{topic: "t", partitions: 1, fixed: anyPartition, maxRecordBytes: 1 << 20, value: formatJSON, now: 1000}
 				b.SetBytes(int64(len(body)))
 				b.ReportAllocs()
 				for b.Loop() {

@@ -7,8 +7,6 @@ import (
 	"bytes"
 	"cmp"
 	"slices"
-	"strconv"
-	"strings"
 )
 
 // SpecVersion is the only version that is read and written.
@@ -209,16 +207,6 @@ func (e *Event) Malformed(member, detail string) {
 // noted says that a fault of the member is known already.
 func (e *Event) noted(member string) bool {
 	return slices.ContainsFunc(e.Faults, func(f Fault) bool { return f.Member == member })
-}
-
-// quoted is a name for a fault's text, cut to a bounded length.
-func quoted(name []byte) string {
-	const most = 64
-	cut := ""
-	if len(name) > most {
-		name, cut = name[:most], "…"
-	}
-	return strconv.Quote(strings.ToValidUTF8(string(name), "\uFFFD")) + cut
 }
 
 func nonNil(b []byte) []byte {
