@@ -57,7 +57,7 @@ func parseOptions() (o options) {
 	flag.DurationVar(&o.session, "session", 2*time.Second, "the brokers' session timeout; other times follow it")
 	flag.IntVar(&o.clients, "clients", 24, "clients, of all kinds")
 	flag.BoolVar(&o.groups, "groups", true, "consumer groups too, and faults of their coordinators")
-	flag.IntVar(&o.retries, "retries", 0, "clients that send every request again, also after success and twice at once; 0: none")
+	flag.IntVar(&o.retries, "retries", 8, "clients that send every request again, also after success and twice at once; 0: none")
 	flag.Parse()
 	if only != "" {
 		o.only = strings.Split(only, ",")

@@ -19,6 +19,8 @@ const (
 	// settleWithin is how long all requests whose end isn't known may take to be
 	// acknowledged when all faults are mended.
 	settleWithin = 60 * time.Second
+	// stormLeast is the number of clients from which on a run is one about retries.
+	stormLeast = 32
 	// growTo is how many partitions a topic that grows has in the end.
 	growTo = 6
 )
@@ -113,13 +115,19 @@ func (r *run) memories() {
 	}
 }
 
-// againEvidence counts what a storm of retries is there for.
+// againEvidence counts what a storm of retries is there for: all of it has to happen
+// if enough clients are at it.
 func againEvidence(h *history.History) (out []count) {
+	clients := map[string]bool{}
+	for _, a := range h.Attempts {
+		clients[a.Client] = true
+	}
+	storm := len(clients) >= stormLeast
 	for _, f := range check.Again(h) {
-		out = append(out, count{what: f.What, n: f.N, needed: !f.Rare})
+		out = append(out, count{what: f.What, n: f.N, needed: storm && !f.Rare})
 	}
 	if len(out) > 0 {
-		out = append(out, count{what: "replicas whose memory of ids was computed anew", n: len(h.Memories), needed: true})
+		out = append(out, count{what: "replicas whose memory of ids was computed anew", n: len(h.Memories), needed: storm})
 	}
 	return out
 }
