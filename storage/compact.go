@@ -255,9 +255,6 @@ func (c *compaction) run() error {
 		return err
 	}
 	c.res.Keys, c.res.To = c.keys.count, c.end
-	if err := c.outlive(); err != nil {
-		return err
-	}
 	for rest := c.plan.segments; len(rest) > 0 && rest[0].base < c.end; {
 		n := c.groupSize(rest)
 		if err := c.group(rest[:n]); err != nil {
@@ -271,29 +268,9 @@ func (c *compaction) run() error {
 		return errLogChanged
 	}
 	l.cleaned, l.horizon = max(l.cleaned, c.end), c.horizon
-	remembers := l.memory != nil
 	l.mu.Unlock()
-	if !remembers {
-		l.disk.index.update(l.id, l.describe)
-		return nil
-	}
-	// At once: it says from where on the log tells all that is remembered.
-	return c.told(l.disk.index.updateNow(l.id, l.describe))
-}
-
-// outlive brings to the index what the log will not tell any more, before the first of
-// its files goes: message ids and producers outlive their records (D11).
-func (c *compaction) outlive() error {
-	c.log.flushBelow(c.end)
-	return c.told(c.log.disk.index.settle(c.log.id))
-}
-
-// told is an error of the index as a compaction returns it.
-func (c *compaction) told(err error) error {
-	if errors.Is(err, ErrDiskNearlyFull) {
-		return err
-	}
-	return wrapFailed(c.log, err)
+	l.disk.index.update(l.id, l.describe)
+	return nil
 }
 
 // groupSize is how many of the segments, from the first on, become one.

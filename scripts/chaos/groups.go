@@ -58,10 +58,20 @@ func (r *run) firstGroup() error {
 	return nil
 }
 
-// compactGroups compacts the log of groups all the while, at one broker after the
-// other: coordinators then load what compaction has left.
-func (r *run) compactGroups(ctx context.Context) {
-	if !r.groups {
+// compact compacts the log of groups, and those of messages whose ids outlive them,
+// all the while, at one broker after the other: coordinators then load what compaction
+// has left.
+func (r *run) compact(ctx context.Context) {
+	var topics []string
+	if r.groups {
+		topics = append(topics, groupsTopic)
+	}
+	for _, t := range r.again {
+		if t.Compacted {
+			topics = append(topics, t.Name)
+		}
+	}
+	if len(topics) == 0 {
 		return
 	}
 	rnd := rand.New(rand.NewPCG(r.seed, 78))
@@ -72,7 +82,8 @@ func (r *run) compactGroups(ctx context.Context) {
 		case <-time.After(time.Duration(500+rnd.IntN(2500)) * time.Millisecond):
 		}
 		b := r.cluster.Brokers[rnd.IntN(len(r.cluster.Brokers))]
-		status, answer, err := b.Do("POST", "/internal/v1/admin/compact", `{"topic":"`+groupsTopic+`"}`)
+		topic := topics[rnd.IntN(len(topics))]
+		status, answer, err := b.Do("POST", "/internal/v1/admin/compact", `{"topic":"`+topic+`"}`)
 		var done struct {
 			Partitions []struct {
 				Removed int64 `json:"removed"`
@@ -81,8 +92,12 @@ func (r *run) compactGroups(ctx context.Context) {
 		if err != nil || status != http.StatusOK || json.Unmarshal(answer, &done) != nil {
 			continue
 		}
+		removed := &r.compacted
+		if topic != groupsTopic {
+			removed = &r.outlived
+		}
 		for _, p := range done.Partitions {
-			r.compacted.Add(p.Removed)
+			removed.Add(p.Removed)
 		}
 	}
 }

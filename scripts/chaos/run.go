@@ -56,7 +56,8 @@ type run struct {
 	churn   *churn
 	wrong   []check.Violation // found by the run itself
 
-	compacted atomic.Int64 // records of groups that compactions took away
+	// Records that compactions took away: of groups, and of messages with ids.
+	compacted, outlived atomic.Int64
 }
 
 // layout is the topics of a run, with what is special about each.
@@ -102,7 +103,7 @@ func (r *run) do(ctx context.Context) (*verdict, error) {
 	r.churn = newChurn(r)
 	var churning sync.WaitGroup
 	churning.Go(func() { r.churn.run(clients) })
-	churning.Go(func() { r.compactGroups(clients) })
+	churning.Go(func() { r.compact(clients) })
 	churning.Go(func() { r.grow(clients) })
 
 	faults, stopFaults := context.WithTimeout(ctx, r.duration)
@@ -314,7 +315,7 @@ func (r *run) readDisk(b *cluster.Broker) error {
 		return err
 	}
 	for _, l := range logs {
-		if !slices.ContainsFunc(append(slices.Concat(r.topics, r.again), r.grouped), func(t *load.Topic) bool { return t.ID == l.Topic }) {
+		if !slices.ContainsFunc(append(slices.Concat(r.topics, r.again), r.grouped), func(t *load.Topic) bool { return t.ID == l.Topic && !t.Compacted }) {
 			continue
 		}
 		v := &history.View{Partition: history.Partition{Topic: l.Topic, Index: l.Partition}, Source: fmt.Sprintf("disk %d", b.ID), Disk: true}
@@ -356,6 +357,9 @@ func (r *run) judge(h *history.History) *verdict {
 	v.evidence = slices.Concat(evidence(h, readSigns(filepath.Join(r.dir, "node-*.log"))), groupEvidence(h), againEvidence(h))
 	if r.groups {
 		v.evidence = append(v.evidence, count{what: "records of groups compacted away", n: int(r.compacted.Load()), needed: true})
+	}
+	if r.retries > 0 {
+		v.evidence = append(v.evidence, count{what: "records with ids compacted away", n: int(r.outlived.Load())})
 	}
 	v.evidence = append(v.evidence, count{what: "KiB through the links between brokers", n: int(r.cluster.Passed() >> 10), needed: true}) // else their faults hit nobody
 	v.judge()

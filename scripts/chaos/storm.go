@@ -34,6 +34,7 @@ var stormLayout = []struct {
 	{load.Topic{Name: "again", Partitions: 3}, 3, `{"min.insync.replicas":"2","segment.bytes":"131072"}`},
 	{load.Topic{Name: "again-growing", Partitions: 2, Grows: true}, 3, `{"min.insync.replicas":"2"}`},
 	{load.Topic{Name: "again-trim", Partitions: 1, Trimmed: true}, 3, `{"min.insync.replicas":"2","segment.bytes":"16384"}`},
+	{load.Topic{Name: "again-compact", Partitions: 1, Compacted: true}, 3, `{"min.insync.replicas":"2","segment.bytes":"16384","cleanup.policy":"compact"}`},
 	{load.Topic{Name: "again-pair", Partitions: 1}, 2, `{"min.insync.replicas":"1"}`},
 }
 
@@ -47,7 +48,10 @@ func (r *run) createStorm() error {
 		if err != nil {
 			return err
 		}
-		t.Grows, t.Trimmed = l.topic.Grows, l.topic.Trimmed
+		t.Grows, t.Trimmed, t.Compacted = l.topic.Grows, l.topic.Trimmed, l.topic.Compacted
+		if t.Compacted {
+			r.rec.Event(history.EventCompacted, 0, t.ID)
+		}
 		r.again = append(r.again, t)
 		r.named = append(r.named, t.Name)
 	}

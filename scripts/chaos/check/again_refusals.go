@@ -85,7 +85,7 @@ func (g *again) absent(f *fate, l *history.Lookup) {
 	} else if len(f.where) > 0 {
 		at = f.where[0]
 	}
-	if at.partition >= 0 && g.gone(f, at) {
+	if at.partition >= 0 && len(f.where) == 0 && g.gone(f, at) {
 		return // it may have been deleted by then
 	}
 	if f.known.at > 0 && f.known.at < l.Call {

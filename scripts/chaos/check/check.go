@@ -75,14 +75,17 @@ type part struct {
 	trims    []*history.Op
 	views    []*history.View
 	truth    *history.View      // nil: none
+	compact  bool               // any of its records may go, but the last of its key
 	at       map[int64]string   // truth by offset
 	where    map[string][]int64 // truth by value
 }
 
 func (p *part) String() string { return fmt.Sprintf("%s-%d", p.key.Topic, p.key.Index) }
 
-// purged tells that an offset is below the log's start on purpose.
-func (p *part) purged(offset int64) bool { return p.truth != nil && offset < p.truth.Start }
+// purged tells that the record of an offset may be gone on purpose.
+func (p *part) purged(offset int64) bool {
+	return p.compact || p.truth != nil && offset < p.truth.Start
+}
 
 type checker struct {
 	h     *history.History
@@ -130,8 +133,15 @@ func newChecker(h *history.History, o Options) *checker {
 			p.truth = v
 		}
 	}
+	compacted := map[string]bool{}
+	for _, e := range h.Events {
+		if e.What == history.EventCompacted {
+			compacted[e.Detail] = true
+		}
+	}
 	for key, p := range c.parts {
 		c.keys = append(c.keys, key)
+		p.compact = compacted[key.Topic]
 		if p.truth == nil {
 			continue
 		}

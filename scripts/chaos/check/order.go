@@ -171,6 +171,9 @@ func (c *checker) reads(p *part) {
 	for _, op := range p.reads {
 		next := op.From
 		for _, r := range op.Records {
+			if r.Offset > next && p.compact {
+				next = r.Offset
+			}
 			if r.Offset != next {
 				c.fail("V8", "%s: %d comes where %d was due in %s", p, r.Offset, next, name(op))
 				break

@@ -64,10 +64,12 @@ type GroupOp struct {
 	Offsets   []GroupOffset `json:"offsets,omitempty"` // of a commit, Committed, seek
 }
 
-// Names of events about groups.
+// Names of events about groups and topics.
 const (
 	// EventGroups tells the id of the topic that holds the groups, in its detail.
 	EventGroups = "groups"
+	// EventCompacted tells the id of a topic whose logs are compacted, in its detail.
+	EventCompacted = "compacted"
 	// EventDrain: fresh members of all groups read what is left.
 	EventDrain = "drain"
 	// EventStall: this machine ran nothing of ours for so many ms (its detail) until now.

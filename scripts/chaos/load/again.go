@@ -144,7 +144,7 @@ func (s *stormer) make() *parcel {
 		if p.key != "" {
 			m.id = fmt.Sprintf("%s/%d", p.key, i)
 		}
-		if s.rnd.IntN(2) == 0 {
+		if t.Compacted || s.rnd.IntN(2) == 0 {
 			m.key = fmt.Sprintf("k%d", s.rnd.IntN(50))
 		}
 		if asks {
@@ -325,7 +325,7 @@ func (s *stormer) bystander(p *parcel, l *plan) *parcel {
 		return nil
 	}
 	name := s.value()
-	m := &message{id: name, name: name, pin: p.messages[0].pin, chosen: true}
+	m := &message{id: name, name: name, key: p.messages[0].key, pin: p.messages[0].pin, chosen: true}
 	l.messages = append(append([]*message{}, l.messages...), m)
 	l.foul, l.refused, l.form = append(l.foul, ""), append(l.refused, false), history.FormID
 	return &parcel{topic: p.topic, messages: []*message{m}, sent: 1}

@@ -28,6 +28,7 @@ type Topic struct {
 	Partitions int  // that it begins with
 	Grows      bool // it is given more of them
 	Trimmed    bool // its oldest records are deleted
+	Compacted  bool // of its records of one key the last stays
 }
 
 // client is one client: it does one thing after the other.

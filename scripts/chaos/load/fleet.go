@@ -96,7 +96,7 @@ func (f *Fleet) Final(ctx context.Context) {
 		wg.Go(func() {
 			for _, t := range f.topics() {
 				for p := range t.Partitions {
-					one := &Topic{Name: t.Name, ID: t.ID, Partitions: t.Partitions}
+					one := &Topic{Name: t.Name, ID: t.ID, Partitions: t.Partitions, Compacted: t.Compacted}
 					for ctx.Err() == nil && !c.finalProduce(broker+1, one, p) {
 						c.pause(ctx, 200*time.Millisecond)
 					}
@@ -111,7 +111,11 @@ func (c *client) finalProduce(broker int, t *Topic, partition int) bool {
 	op := c.begin(history.Produce, broker, history.Partition{Topic: t.ID, Index: partition})
 	op.Acks, op.Values = -1, []string{c.value()}
 	partitions := []int{partition}
-	path, contentType, body := request(0, t, op.Values, partitions)
+	form := 0
+	if t.Compacted {
+		form = 2 // with a key
+	}
+	path, contentType, body := request(form, t, op.Values, partitions)
 	a := c.do(broker, "POST", path+"acks=-1&timeout_ms=5000", contentType, body, 5*time.Second)
 	settle([]*history.Op{op}, op.Values, partitions, &a)
 	c.end(op, &a)

@@ -95,7 +95,7 @@ func (q *sequencer) begin() bool {
 	}
 	q.id, q.epoch, q.lanes = *got.ID, *got.Epoch, nil
 	for _, t := range q.fleet.cfg.Again {
-		if t.Trimmed {
+		if t.Trimmed || t.Compacted {
 			continue // how a producer's batch ended can't be told when it is gone
 		}
 		for p := range t.Partitions {
