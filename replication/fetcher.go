@@ -212,6 +212,8 @@ func (f *fetcher) takeChanges() {
 	f.imports = nil
 	if len(changes) > 0 {
 		f.changes = map[*Partition]change{}
+	} else {
+		changes = nil // it stays where others may add to it
 	}
 	f.mu.Unlock()
 	for i := range imports {
