@@ -96,7 +96,7 @@ func TestRecipe_EffectivelyOnce(t *testing.T) {
 		t.Run(fmt.Sprint("brokers=", brokers), func(t *testing.T) {
 			t.Parallel()
 			w := startEffectivelyOnce(t, brokers, nil)
-			w.suffer(25)
+			w.suffer(20)
 			if doubled := w.results(); doubled > 0 {
 				t.Errorf("%d results too many", doubled)
 			}
@@ -111,7 +111,7 @@ func TestRecipe_WithoutIDsIsCaught(t *testing.T) {
 		return strings.Replace(text, `{"id":"%s",`, `{"headers":[{"key":"%s","value":""}],`, 1)
 	})
 	for range 10 {
-		w.suffer(25)
+		w.suffer(20)
 		if w.results() > 0 {
 			return
 		}

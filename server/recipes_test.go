@@ -111,7 +111,7 @@ func TestRecipe_AtMostOnce(t *testing.T) {
 		t.Run(fmt.Sprint("brokers=", brokers), func(t *testing.T) {
 			t.Parallel()
 			w := startConsumption(t, brokers, "at-most-once.sh", nil)
-			w.suffer(50)
+			w.suffer(40)
 			if lost, again, bound := w.tally(); again > 0 || lost > bound {
 				t.Errorf("%d times a record was worked on again, none may be; %d are lost, %d may be", again, lost, bound)
 			}
@@ -126,7 +126,7 @@ func TestRecipe_AtLeastOnce(t *testing.T) {
 		t.Run(fmt.Sprint("brokers=", brokers), func(t *testing.T) {
 			t.Parallel()
 			w := startConsumption(t, brokers, "at-least-once.sh", nil)
-			w.suffer(50)
+			w.suffer(40)
 			if lost, again, bound := w.tally(); lost > 0 || again > bound {
 				t.Errorf("%d records are lost, none may be; %d times one was worked on again, %d may be", lost, again, bound)
 			}
@@ -161,7 +161,7 @@ func TestRecipe_WrongOnesAreCaught(t *testing.T) {
 			w := startConsumption(t, 1, wrong.recipe, wrong.edit)
 			w.env = wrong.env
 			for range 10 {
-				w.suffer(50)
+				w.suffer(40)
 				if lost, again, _ := w.tally(); wrong.loses && lost > 0 || !wrong.loses && again > 0 {
 					return
 				}
