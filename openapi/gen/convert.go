@@ -54,6 +54,7 @@ func convert(swagger []byte) (*openapi3.T, error) {
 	nameValues(doc)
 	for _, ref := range doc.Components.Schemas {
 		sizeIntegers(ref.Value)
+		typeNullables(ref.Value)
 	}
 	closeAndPrune(doc)
 	return doc, check(doc)

@@ -58,6 +58,16 @@ func nameValues(doc *openapi3.T) {
 	}
 }
 
+// typeNullables: a named object that may be null needs its type said beside the name,
+// else some tools take the nullable for nothing.
+func typeNullables(s *openapi3.Schema) {
+	for _, p := range s.Properties {
+		if v := p.Value; p.Ref == "" && v.Nullable && v.Type == nil && len(v.AllOf) == 1 {
+			v.Type = v.AllOf[0].Value.Type
+		}
+	}
+}
+
 // sizeIntegers: swag tells the size of an integer only where a tag does, and the
 // schemas tag the 64 bit ones.
 func sizeIntegers(s *openapi3.Schema) {
