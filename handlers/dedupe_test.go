@@ -3,6 +3,7 @@ package handlers
 import (
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -309,5 +310,44 @@ func TestIDsAreNotLookedAtWithoutAWindow(t *testing.T) {
 	}
 	if p := b.get("/topics/t/messages/a").problem(40404); !strings.Contains(p.Detail, "dedupe.window.ms is 0") || !strings.Contains(p.Fix, "PATCH") {
 		t.Errorf("%+v", p)
+	}
+}
+
+// What isn't appended asks for nothing of an append: a retry is answered whatever the
+// log's end is by now, and a reused id is refused at acks=0, too.
+func TestARetryAsksForNothing(t *testing.T) {
+	b := startBroker(t)
+	b.topic("t", 1)
+	const body = `{"records":[{"value":1,"id":"a"}]}`
+	for _, want := range []string{"0", "0d"} {
+		if p := b.produced(200, "/topics/t/partitions/0?acks=-1&expected_offset=0", body); p.places() != want {
+			t.Errorf("%s, want %s", p.places(), want)
+		}
+	}
+	b.post("/topics/t/partitions/0?expected_offset=0", `{"records":[{"value":1,"id":"a"},{"value":2,"id":"b"}]}`).problem(41201)
+	if p := b.produced(200, "/topics/t/partitions/0?expected_offset=1", `{"records":[{"value":1,"id":"a"},{"value":2,"id":"b"}]}`); p.places() != "0d 1" {
+		t.Errorf("some of it is new: %s", p.places())
+	}
+	b.post("/topics/t?acks=0", `{"records":[{"value":2,"id":"a"}]}`).problem(40908)
+	b.post("/topics/t/partitions/0?acks=0", sequenced(7, 0, 0, 1)).problem(40904)
+	if end := b.end("t", 0); end != 2 {
+		t.Errorf("the log ends at %d", end)
+	}
+}
+
+// A request that goes to several partitions and is refused in each tells every record
+// that is at fault.
+func TestReusedIDsOfSeveralPartitions(t *testing.T) {
+	b := startBroker(t)
+	b.topic("t", 3)
+	b.post("/topics/t", `{"records":[{"value":1,"partition":0,"id":"a"},{"value":1,"partition":2,"id":"c"}]}`).want(200)
+	a := b.post("/topics/t", `{"records":[{"value":1,"partition":2},{"value":9,"partition":0,"id":"a"},{"value":9,"partition":2,"id":"c"}]}`)
+	var pointers []string
+	for _, f := range a.problem(40908).Errors {
+		pointers = append(pointers, f.Pointer)
+	}
+	slices.Sort(pointers)
+	if got := strings.Join(pointers, " "); got != "/records/1 /records/2" {
+		t.Errorf("%s: %s", got, a.body)
 	}
 }

@@ -130,6 +130,10 @@ func commonFailure(failures []*problem) *problem {
 	return first
 }
 
+// maxListedFates bounds the records of which an error tells one by one, about 250 bytes
+// each: unlike other answers an error is put together in memory.
+const maxListedFates = 10_000
+
 // oneReason is that problem, made to tell all that is known. Which partition a record of
 // unknown outcome went to is needed to send it again: ids are known to one partition
 // only (D8), and the partitioner may choose another one by then.
@@ -140,7 +144,7 @@ func oneReason(first *problem, plan *plan, results []replication.AppendResult, f
 	if len(failures) == 1 {
 		first.members = append([]member{{"partition", int64(plan.parts[0].partition)}}, first.members...)
 	}
-	if first.unknown {
+	if first.unknown && len(plan.slots) <= maxListedFates {
 		first.results = appendOffsets(nil, plan, results, failures)
 	}
 	return first
@@ -166,7 +170,9 @@ func manyReasons(plan *plan, results []replication.AppendResult, failures []*pro
 		}
 	}
 	worst.detail += " Other partitions failed for other reasons."
-	worst.results = appendOffsets(nil, plan, results, failures)
+	if len(plan.slots) <= maxListedFates {
+		worst.results = appendOffsets(nil, plan, results, failures)
+	}
 	return &worst
 }
 
