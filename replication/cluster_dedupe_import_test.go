@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -114,7 +115,8 @@ func TestD11_AFollowerOfACompactedLog(t *testing.T) {
 
 // While the leader can't tell, the follower takes nothing over and isn't in sync.
 func TestD11_NobodyIsInSyncWithoutTheImport(t *testing.T) {
-	refuse := true
+	var refuse atomic.Bool
+	refuse.Store(true)
 	inCluster(t, clusterOptions{config: func(cfg *Config) {
 		cfg.Peers = refusingDedupe{cfg.Peers, &refuse}
 	}}, func(c *testCluster) {
@@ -128,7 +130,7 @@ func TestD11_NobodyIsInSyncWithoutTheImport(t *testing.T) {
 		if got := c.broker(3).contents("t", 0); len(got) > 0 {
 			t.Errorf("it holds %q", got)
 		}
-		refuse = false
+		refuse.Store(false)
 		time.Sleep(5 * time.Second)
 		c.isr("t", 0, 1, 3)
 		c.remembered(1, 3)

@@ -3,6 +3,7 @@ package replication
 import (
 	"context"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -119,11 +120,11 @@ func (c *testCluster) elect(topic *controller.Topic, id int32) {
 // refusingDedupe are peers that give no export while refuse says so.
 type refusingDedupe struct {
 	Peers
-	refuse *bool
+	refuse *atomic.Bool
 }
 
 func (r refusingDedupe) Dedupe(ctx context.Context, url string, req *wire.DedupeRequest) (*wire.DedupeAnswer, error) {
-	if *r.refuse {
+	if r.refuse.Load() {
 		return nil, errCut
 	}
 	return r.Peers.Dedupe(ctx, url, req)
