@@ -41,7 +41,7 @@ func (er *eventRenderer) append(dst []byte, r *storage.Record) []byte {
 	if !ev.Salvage() {
 		er.standIn(r)
 	} else if bare != nil {
-		er.unquote(bare)
+		ev.SetBare(bare)
 	}
 	if r.Value != nil && r.Attributes&storage.FlagValueBinary != 0 {
 		ev.Form, ev.Data = cloudevents.BinaryData, r.Value
@@ -49,17 +49,6 @@ func (er *eventRenderer) append(dst []byte, r *storage.Record) []byte {
 		ev.Recall(r.Value, func(b []byte) bool { return r.Attributes&storage.FlagValueJSON != 0 || isJSONText(b) })
 	}
 	return ev.AppendJSON(dst)
-}
-
-// unquote marks the attributes that names lists, as far as their text allows it.
-func (er *eventRenderer) unquote(names []byte) {
-	for name := range bytes.SplitSeq(names, []byte{' '}) {
-		for i := range er.event.Attributes {
-			if at := &er.event.Attributes[i]; bytes.Equal(at.Name, name) && cloudevents.IsExtension(name) && cloudevents.IsBare(at.Value) {
-				at.Bare = true
-			}
-		}
-	}
 }
 
 // standIn makes the event that tells of a record which is none: what the record's

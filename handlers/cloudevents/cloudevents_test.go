@@ -100,7 +100,8 @@ func TestMediaTypes(t *testing.T) {
 		"text/":                            {},
 		"text/plain; charset":              {},
 		"text/plain; charset=a; charset=b": {},
-		"text/pl ain":                      {},
+		"text/" + strings.Repeat("x", maxMediaBytes): {},
+		"text/pl ain": {},
 	} {
 		for range 2 { // the second time from memory
 			if got := c.of([]byte(text)); got != want {
@@ -151,6 +152,28 @@ func TestSalvageLeavesOutWhatIsNone(t *testing.T) {
 	e.Add([]byte("id"), []byte("1"), false)
 	if e.Salvage() {
 		t.Error("an event without its source")
+	}
+}
+
+func TestBareNamesAreTakenInOrder(t *testing.T) {
+	for names, want := range map[string]string{
+		"":             `"a":"1","b":"true","c":"x","partitionkey":"7"`,
+		"a b c":        `"a":1,"b":true,"c":"x","partitionkey":"7"`,
+		"b a":          `"a":"1","b":true,"c":"x","partitionkey":"7"`,
+		"id b  z":      `"a":"1","b":true,"c":"x","partitionkey":"7"`,
+		"partitionkey": `"a":"1","b":"true","c":"x","partitionkey":"7"`,
+	} {
+		var e Event
+		for _, a := range [][2]string{{"c", "x"}, {"partitionkey", "7"}, {"b", "true"}, {"a", "1"}, {"id", "1"}, {"source", "/s"}, {"specversion", "1.0"}, {"type", "t"}} {
+			e.Add([]byte(a[0]), []byte(a[1]), false)
+		}
+		if !e.Salvage() {
+			t.Fatal("no event")
+		}
+		e.SetBare([]byte(names))
+		if got := string(e.AppendJSON(nil)); got != `{"specversion":"1.0","id":"1","source":"/s","type":"t",`+want+`}` {
+			t.Errorf("%q: %s", names, got)
+		}
 	}
 }
 

@@ -161,6 +161,27 @@ func (e *Event) Salvage() bool {
 	return true
 }
 
+// SetBare marks the extensions that names lists, separated by spaces, as far as their
+// text can stand without quotes. Both are in order, as Check leaves attributes: a name
+// that isn't is passed over. The attributes must have been put in order.
+func (e *Event) SetBare(names []byte) {
+	rest := e.Attributes
+	for name := range bytes.SplitSeq(names, []byte{' '}) {
+		if !IsExtension(name) {
+			continue
+		}
+		for len(rest) > 0 && (!IsExtension(rest[0].Name) || bytes.Compare(rest[0].Name, name) < 0) {
+			rest = rest[1:]
+		}
+		if len(rest) == 0 {
+			return
+		}
+		if at := &rest[0]; bytes.Equal(at.Name, name) && IsBare(at.Value) {
+			at.Bare = true
+		}
+	}
+}
+
 func (e *Event) sort() {
 	slices.SortStableFunc(e.Attributes, func(a, b Attribute) int {
 		return cmp.Or(cmp.Compare(rank(a.Name), rank(b.Name)), bytes.Compare(a.Name, b.Name))

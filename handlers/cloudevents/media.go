@@ -14,6 +14,9 @@ type mediaKind struct {
 	charset charset
 }
 
+// maxMediaBytes bounds a media type: far more than any has, and little to remember.
+const maxMediaBytes = 4096
+
 type charset uint8
 
 const (
@@ -31,6 +34,9 @@ type typeCache struct {
 func (c *typeCache) of(contentType []byte) mediaKind {
 	if contentType == nil || string(contentType) == "application/json" {
 		return mediaKind{known: true, json: true} // none means JSON in the JSON format
+	}
+	if len(contentType) > maxMediaBytes {
+		return mediaKind{}
 	}
 	if c.last == "" || c.last != string(contentType) {
 		c.last = string(contentType)
