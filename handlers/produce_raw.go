@@ -43,7 +43,7 @@ const (
 //	@x-media-request	{"*/*":"binary","application/cloudevents+json":"CloudEvent","application/cloudevents-batch+json":"[CloudEvent]"}
 //	@x-media-200		{"application/json":"ProduceResult","application/vnd.kafka.v2+json":"ProduceResult","application/vnd.kafka.json.v2+json":"ProduceResult","application/vnd.kafka.binary.v2+json":"ProduceResult","application/vnd.kafka.text.v2+json":"ProduceResult"}
 //	@x-media-202		{"application/json":"ProduceResult","application/vnd.kafka.v2+json":"ProduceResult","application/vnd.kafka.json.v2+json":"ProduceResult","application/vnd.kafka.binary.v2+json":"ProduceResult","application/vnd.kafka.text.v2+json":"ProduceResult"}
-//	@x-errors			[40303,40401,40402,40801,40904,40908,41201,41301,41302,41501,42201,50001,50302,50303,50304,50305,50306,50401,50701]
+//	@x-errors			[40401,40402,40801,40908,41301,41302,41501,42201,50001,50302,50303,50304,50305,50306,50401,50701]
 //	@Router			/topics/{topic}/records [post]
 func (a *api) postRecord(w http.ResponseWriter, r *http.Request) error {
 	return a.produceRaw(w, r, rawParams)
@@ -77,7 +77,7 @@ func (a *api) postRecord(w http.ResponseWriter, r *http.Request) error {
 //	@x-media-request	{"*/*":"binary","application/cloudevents+json":"CloudEvent","application/cloudevents-batch+json":"[CloudEvent]"}
 //	@x-media-200		{"application/json":"ProduceResult","application/vnd.kafka.v2+json":"ProduceResult","application/vnd.kafka.json.v2+json":"ProduceResult","application/vnd.kafka.binary.v2+json":"ProduceResult","application/vnd.kafka.text.v2+json":"ProduceResult"}
 //	@x-media-202		{"application/json":"ProduceResult","application/vnd.kafka.v2+json":"ProduceResult","application/vnd.kafka.json.v2+json":"ProduceResult","application/vnd.kafka.binary.v2+json":"ProduceResult","application/vnd.kafka.text.v2+json":"ProduceResult"}
-//	@x-errors			[40401,40402,40801,41201,41301,41302,41501,42201,50001,50302,50303,50304,50305,50306,50401,50701]
+//	@x-errors			[40303,40401,40402,40801,40904,40908,41201,41301,41302,41501,42201,50001,50302,50303,50304,50305,50306,50401,50701]
 //	@Router			/topics/{topic}/partitions/{partition}/records [post]
 func (a *api) postPartitionRecord(w http.ResponseWriter, r *http.Request) error {
 	return a.produceRaw(w, r, rawPartition)
