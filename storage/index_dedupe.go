@@ -116,7 +116,6 @@ func (ix *index) dedupeState(id PartitionID) []byte {
 func (ix *index) notedRuns(id PartitionID) (noted map[runKey][]byte, hidden bool) {
 	ix.mu.RLock()
 	defer ix.mu.RUnlock()
-	noted = map[runKey][]byte{}
 	for _, l := range [...]*layer{ix.dirty, ix.inWrite} {
 		n := l.find(id)
 		if n == nil || hidden {
@@ -124,6 +123,9 @@ func (ix *index) notedRuns(id PartitionID) (noted map[runKey][]byte, hidden bool
 		}
 		for k, run := range n.dedupe.runs {
 			if _, known := noted[k]; !known {
+				if noted == nil {
+					noted = map[runKey][]byte{}
+				}
 				noted[k] = run
 			}
 		}

@@ -79,14 +79,30 @@ func buildRun(first, next int64, entries []Entry) []byte {
 	if len(entries) == 0 {
 		return nil
 	}
-	slices.SortFunc(entries, byID)
+	// Sorted are their places: to move entries around takes most of the time.
+	type place struct {
+		head uint64 // of the id
+		at   int32
+	}
+	places := make([]place, len(entries))
 	minTime, minOrdinal := int64(math.MaxInt64), int64(math.MaxInt64)
 	for i := range entries {
-		minTime, minOrdinal = min(minTime, entries[i].Time), min(minOrdinal, entries[i].Ordinal)
+		e := &entries[i]
+		minTime, minOrdinal = min(minTime, e.Time), min(minOrdinal, e.Ordinal)
+		places[i] = place{binary.BigEndian.Uint64(e.ID[:]), int32(i)}
 	}
+	slices.SortFunc(places, func(a, b place) int {
+		switch {
+		case a.head < b.head:
+			return -1
+		case a.head > b.head:
+			return 1
+		}
+		return byID(entries[a.at], entries[b.at])
+	})
 	w := newRunWriter(first, minTime, minOrdinal, len(entries))
-	for i := range entries {
-		w.add(entries[i])
+	for _, p := range places {
+		w.add(entries[p.at])
 	}
 	return w.finish(next)
 }
