@@ -215,6 +215,7 @@ func (f *fetcher) truncate(w *following, answer *wire.FetchedPartition) {
 		return
 	}
 	p.truncated(got)
+	w.known = min(w.known, p.log.RemembersBelow())
 	event, what := f.b.cfg.Logger.Info(), "epochs without records dropped: the leader's log has others there"
 	if got < end {
 		f.b.metrics.truncations.Inc()

@@ -201,6 +201,7 @@ func (f *fetcher) cutDamage(w *following) bool {
 		return false
 	}
 	p.truncated(end)
+	w.known = min(w.known, p.log.RemembersBelow())
 	f.b.metrics.repairs.Inc()
 	f.b.cfg.Logger.Warn().Str("topic", p.topic.name()).Int32("partition", p.num).Int32("leader", f.leader).Int32("leader_epoch", w.epoch).
 		Int64("from", before).Int64("to", end).Int64("high_watermark", hw).Msg("log cut before its damage; the leader has the rest")

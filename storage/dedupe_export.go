@@ -65,7 +65,7 @@ func (l *Log) ImportDedupe(export []byte) error {
 
 // RemembersBelow is the offset below which what is remembered doesn't depend on the log's
 // records: another replica told it, or it was put aside before a compaction. There is
-// no need to import what is below it. It becomes 0 when that is lost.
+// no need to import what is below it. It goes back when the log is cut, or begins anew.
 func (l *Log) RemembersBelow() int64 { l.mu.Lock(); defer l.mu.Unlock(); return l.imported }
 
 // DedupeDigest is a hash of all that the log remembers and would go by now.

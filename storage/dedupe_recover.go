@@ -264,9 +264,9 @@ func (l *Log) forgetFrom(end, was int64) (again bool) {
 	case !l.stored:
 		l.memory = nil // it began above
 		return false
-	case l.memory.Covered() > was || l.memory.Covered() <= l.imported:
+	case end == was:
 		l.memory.Truncate(l.memory.Covered())
-		return false // what is left another replica told, of records that are committed
+		return false // what is left another replica told, of records that come yet
 	}
 	l.doubted = min(l.doubted, end)
 	return true

@@ -76,6 +76,12 @@ func (r *simReplica) truncate(to int64) bool {
 	if to < end && covered > to {
 		s.rare["cut below what was flushed"]++
 	}
+	if to < end && to < r.imported {
+		s.rare["cut below what was imported"]++
+	}
+	if to < end {
+		r.imported = min(r.imported, to)
+	}
 	r.cut(to)
 	return true
 }
@@ -277,6 +283,7 @@ func (r *simReplica) wasDropped(end int64) {
 	if end == r.log.StartOffset() && r.log.RemembersBelow() == 0 {
 		r.imported, r.memory = 0, nil // it begins anew
 	}
+	r.imported = min(r.imported, end)
 	r.cut(end)
 	r.synced = end
 }

@@ -68,6 +68,7 @@ type simPending struct {
 	what  *simOffer
 	times []int64
 	offer *Offer
+	at    int64 // when it was prepared, by the leader's clock
 }
 
 func (s *dedupeSim) id() string { return fmt.Sprint("id-", s.rng.IntN(50)) }
@@ -167,6 +168,7 @@ func (s *dedupeSim) offer() {
 	}
 	p := s.build(s.newOffer())
 	if s.rng.IntN(8) == 0 { // it is prepared, and others come first
+		p.at = l.now()
 		if err := l.log.Prepare(p.offer); err == nil {
 			s.pending = append(s.pending, p)
 		} else {
@@ -190,9 +192,12 @@ func (s *dedupeSim) stagePending() {
 // stage brings an offer into the leader's log.
 func (s *dedupeSim) stage(p *simPending, prepared bool) {
 	l := s.leader
-	want := s.expect(p)
 	base := l.log.StagedEnd()
 	for tries := 0; ; tries++ {
+		if !prepared {
+			p.at = l.now()
+		}
+		want := s.expect(p)
 		if !prepared {
 			if err := l.log.Prepare(p.offer); err != nil {
 				s.refused(p, want, err)
@@ -261,8 +266,8 @@ func (s *dedupeSim) expect(p *simPending) expected {
 	for i, records := range o.batches {
 		b := &simBatch{base: at}
 		facts := &dedupe.Batch{Base: at, Time: p.times[i], Producer: dedupe.Producer{ID: dedupe.NoProducer}}
-		if facts.Time < l.now()-10_000 || facts.Time > l.now()+10_000 {
-			facts.Time = l.now()
+		if facts.Time < p.at-10_000 || facts.Time > p.at+10_000 {
+			facts.Time = p.at
 		}
 		for _, r := range records {
 			offset, dup := int64(-1), false

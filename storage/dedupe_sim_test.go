@@ -27,7 +27,7 @@ var dedupeRare = []string{
 	"duplicate", "duplicate in flight", "reused", "same id twice in an offer", "producer duplicate", "producer old duplicate", "sequence gap", "fenced", "unknown producer", "epoch bump",
 	"expired id again", "stale", "leader change", "truncated", "staged and lost", "start advanced", "id of a record that is gone", "compacted", "id of a record compacted away", "reset",
 	"wiped", "import", "import above the log's end", "crash", "crash in recovery", "crash in import", "crash in reset", "crash of the leader", "index lost", "clean close",
-	"flush", "merge", "runs dropped", "unclean election", "cut below what was flushed", "skewed clock", "damage dropped",
+	"flush", "merge", "runs dropped", "unclean election", "cut below what was flushed", "cut below what was imported", "skewed clock", "damage dropped",
 }
 
 // TestV29_DedupeSim drives replicated logs with message ids and producers at random:
@@ -99,7 +99,7 @@ func newDedupeSim(t *testing.T, seed uint64, rare map[string]int) *dedupeSim {
 		Compact: s.rng.IntN(3) == 0,
 	}
 	if s.unclean {
-		s.cfg.DedupeAge, s.cfg.DedupeCount, s.cfg.ProducerAge, s.cfg.Compact = -1, -1, -1, false
+		s.cfg.DedupeAge, s.cfg.DedupeCount, s.cfg.ProducerAge = -1, -1, -1
 	}
 	for i := range 2 + s.rng.IntN(2) {
 		r := &simReplica{sim: s, number: i, fs: newMemFS(seed*10 + uint64(i)), inSync: true, resetting: -1, importing: -1}
@@ -233,7 +233,7 @@ func (s *dedupeSim) elect() {
 	var can []*simReplica
 	unclean := s.unclean && s.rng.IntN(2) == 0
 	for _, r := range s.replicas {
-		if r != s.leader && (r.inSync != unclean) {
+		if r != s.leader && r.inSync != unclean && r.imported <= r.end() {
 			can = append(can, r)
 		}
 	}
@@ -307,7 +307,7 @@ func (s *dedupeSim) advanceStart() {
 // wipe loses a follower's disk.
 func (s *dedupeSim) wipe() {
 	r := s.any()
-	if r == s.leader || s.unclean || s.skewed && !s.cfg.Compact && s.leader.log.StartOffset() > 0 || s.rng.IntN(2) == 0 {
+	if r == s.leader || s.skewed && !s.cfg.Compact && s.leader.log.StartOffset() > 0 || s.rng.IntN(2) == 0 {
 		return
 	}
 	s.rare["wiped"]++
@@ -469,6 +469,16 @@ func (r *simReplica) reopened(lost bool) {
 	if lost {
 		r.imported = 0
 		r.memory = r.readMemory()
+	} else if to := r.log.RemembersBelow(); to < r.imported {
+		// A cut was under way, and nobody knows how far it came.
+		s.rare["crash in a cut below what was imported"]++
+		memory := slices.DeleteFunc(slices.Clone(r.memory), func(b *simBatch) bool { return b.next > to })
+		for _, b := range r.readMemory() {
+			if rest := b.from(to); rest != nil {
+				memory = append(memory, rest)
+			}
+		}
+		r.memory, r.imported = memory, to
 	}
 	r.cut(end)
 	if r.harmed && !r.fs.Crashed() {

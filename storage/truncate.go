@@ -65,6 +65,7 @@ func (l *Log) truncate(offset int64) error {
 	l.cursors = [4]cursor{}
 	l.cutEpochs(end)
 	l.cutDamage(s, pos)
+	l.imported = min(l.imported, end) // D6; what the next leader has there it tells anew
 	again := l.forgetFrom(end, was)
 	l.mu.Unlock()
 
