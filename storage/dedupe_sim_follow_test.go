@@ -61,6 +61,7 @@ func (r *simReplica) truncate(to int64) bool {
 	if r.log.memory != nil {
 		covered = r.log.memory.Covered()
 	}
+	told := r.log.RemembersBelow()
 	got, err := r.log.TruncateTo(to)
 	s.note("replica %d is cut from %d to %d: %d %v", r.number, end, to, got, err)
 	r.synced = min(r.synced, to)
@@ -76,7 +77,7 @@ func (r *simReplica) truncate(to int64) bool {
 	if to < end && covered > to {
 		s.rare["cut below what was flushed"]++
 	}
-	if to < end && to < r.imported {
+	if to < end && to < told {
 		s.rare["cut below what was imported"]++
 	}
 	if to < end {

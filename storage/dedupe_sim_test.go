@@ -88,7 +88,7 @@ type dedupeSim struct {
 
 func newDedupeSim(t *testing.T, seed uint64, rare map[string]int) *dedupeSim {
 	s := &dedupeSim{t: t, seed: seed, rng: rand.New(rand.NewPCG(seed, 0x64656475)), now: 1_000_000, rare: rare}
-	s.skewed, s.unclean = s.rng.IntN(3) == 0, s.rng.IntN(6) == 0
+	s.skewed, s.unclean = s.rng.IntN(3) == 0, s.rng.IntN(5) == 0
 	age := []time.Duration{-1, -1, 20 * time.Second, 60 * time.Second, 60 * time.Second, 10 * time.Minute}[s.rng.IntN(6)]
 	if s.rng.IntN(25) == 0 {
 		age = 0
@@ -183,7 +183,9 @@ func (s *dedupeSim) step() {
 	case p < 38:
 		s.offer()
 	case p < 70:
-		s.any().fetch()
+		if r := s.any(); r.inSync || !s.unclean || s.rng.IntN(6) == 0 { // or nobody would lack what is committed
+			r.fetch()
+		}
 	case p < 74:
 		s.stagePending()
 	case p < 80:
