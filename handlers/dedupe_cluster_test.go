@@ -132,6 +132,13 @@ func TestF56_ARetryWaitsForTheFirstTry(t *testing.T) {
 	if !strings.Contains(p.Fix, path+" ") || !strings.Contains(p.Fix, "same ids") {
 		t.Errorf("the fix: %s", p.Fix)
 	}
+	raw := other.post(fmt.Sprintf("/topics/t/records?partition=%d&acks=-1&timeout_ms=300", num), "x", header("Message-Id", "raw")).problem(50401)
+	if !strings.Contains(raw.Fix, path+"/records ") {
+		t.Errorf("the fix for a raw record: %s", raw.Fix)
+	}
+	if p := other.post(path+"/records?acks=-1&timeout_ms=300", "x").problem(50401); strings.Contains(p.Fix, "same ids") {
+		t.Errorf("the fix for a record without an id: %s", p.Fix)
+	}
 	// It isn't committed: the retry isn't told otherwise.
 	if p := leader.post(path+"?acks=-1&timeout_ms=300", body).problem(50401); p.Outcome != "unknown" {
 		t.Errorf("a retry of what isn't committed: %+v", p)
@@ -152,7 +159,7 @@ func TestF56_ARetryWaitsForTheFirstTry(t *testing.T) {
 	}
 	var got foundRecord
 	other.get("/topics/t/messages/" + id).want(200).into(&got)
-	if got.Offset != 0 || int(got.Partition) != num || leader.end("t", int32(num)) != 1 {
+	if got.Offset != 0 || int(got.Partition) != num || leader.end("t", int32(num)) != 3 {
 		t.Errorf("found %+v, the log ends at %d", got, leader.end("t", int32(num)))
 	}
 }

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"highwater/replication"
 )
 
 // produceAnswer is an answer of a produce as clients parse it.
@@ -349,5 +351,31 @@ func TestReusedIDsOfSeveralPartitions(t *testing.T) {
 	slices.Sort(pointers)
 	if got := strings.Join(pointers, " "); got != "/records/1 /records/2" {
 		t.Errorf("%s: %s", got, a.body)
+	}
+}
+
+// A request of several partitions whose outcome is unknown in all tells of each record
+// where it went, as long as that is a list that can be read.
+func TestUnknownOutcomesNameEachPartition(t *testing.T) {
+	for _, records := range []int{3, maxListedFates + 1} {
+		rules := produceRules{topic: "t", partitions: 3, fixed: anyPartition, maxRecordBytes: 1 << 20, now: 1000, dedupes: true, value: formatJSON}
+		p := new(pools).newPlan(&rules, 1000)
+		var body []string
+		for i := range records {
+			body = append(body, fmt.Sprintf(`{"value":1,"partition":%d,"id":"%d"}`, i%3, i))
+		}
+		must(t, parseBody(p, []byte(`{"records":[`+strings.Join(body, ",")+`]}`), typeJSON))
+		failures := make([]*problem, len(p.parts))
+		for i := range failures {
+			failures[i] = explain(replication.ErrTimeout, place{})
+		}
+		got := oneReason(commonFailure(failures), p, make([]replication.AppendResult, 3), failures)
+		text := string(got.append(nil, true))
+		switch {
+		case records > maxListedFates && got.results != nil:
+			t.Errorf("%d records are listed", records)
+		case records <= maxListedFates && (strings.Count(text, `"outcome":"unknown"`) != records+1 || !strings.Contains(text, `{"partition":2,"offset":-1,`) || !strings.Contains(got.fix, "each record")):
+			t.Errorf("%s", text)
+		}
 	}
 }

@@ -113,7 +113,7 @@ func (a *api) explainResults(r *http.Request, plan *plan, results []replication.
 		out[i].unknown = results[i].Unknown
 		plan.point(int32(i), results[i].Err, out[i])
 		if out[i].unknown && plan.recognised() {
-			out[i].fix = "Send it again, with the same ids, to the same partition: POST " + at.partitionURL() + " — what was written then is not written twice."
+			out[i].fix = "Send the same again, with the same ids and numbers, to the same partition: POST " + at.partitionURL() + rawSuffix(r) + " — what was written then is not written twice."
 		}
 	}
 	return out
@@ -146,6 +146,9 @@ func oneReason(first *problem, plan *plan, results []replication.AppendResult, f
 	}
 	if first.unknown && len(plan.slots) <= maxListedFates {
 		first.results = appendOffsets(nil, plan, results, failures)
+		if len(failures) > 1 && plan.recognised() {
+			first.fix = `Send the same again, with the same ids, each record to the partition that "offsets" names (its member "partition") — what was written then is not written twice.`
+		}
 	}
 	return first
 }

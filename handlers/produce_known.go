@@ -2,6 +2,7 @@ package handlers
 
 import (
 	"errors"
+	"net/http"
 	"strconv"
 
 	"highwater/replication"
@@ -31,6 +32,14 @@ func (p *plan) point(part int32, err error, problem *problem) {
 			return
 		}
 	}
+}
+
+// rawSuffix is the end of the path to which a request like this goes again.
+func rawSuffix(r *http.Request) string {
+	if segments := splitPath(r); segments[len(segments)-1] == "records" {
+		return "/records"
+	}
+	return ""
 }
 
 // idPointer names record i where its message id is meant.
