@@ -224,23 +224,37 @@ func (r *recipeRig) read(name string) string {
 	return string(text)
 }
 
+// size is a file's, 0 if there is none.
+func (r *recipeRig) size(name string) int64 {
+	info, err := os.Stat(r.path(name))
+	if err != nil {
+		return 0
+	}
+	return info.Size()
+}
+
 // lines counts a file's.
 func (r *recipeRig) lines(name string) int { return strings.Count(r.read(name), "\n") }
 
-// until keeps the recipe running until f is true. It looks less often than others do,
-// as the recipe needs the processor more.
+// until keeps the recipe running until f is true, as long as it gets on. It looks less
+// often than others do, as the recipe needs the processor more.
 func (r *recipeRig) until(what string, f func() bool) {
 	r.t.Helper()
-	deadline := time.After(patience)
+	patient := time.NewTimer(patience)
+	defer patient.Stop()
 	tick := time.NewTicker(30 * time.Millisecond)
 	defer tick.Stop()
-	for {
+	for done := int64(-1); ; {
 		if r.running(); f() {
 			return
 		}
+		if now := r.size("work.log") + r.size("faults"); now != done {
+			done = now
+			patient.Reset(patience)
+		}
 		select {
 		case <-tick.C:
-		case <-deadline:
+		case <-patient.C:
 			r.t.Fatalf("not within %v: %s\n%s", patience, what, r.read("log"))
 		}
 	}
