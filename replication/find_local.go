@@ -47,8 +47,8 @@ func (b *Broker) findLocal(ctx context.Context, topic string, topicID uuid.UUID,
 			looks[i] = p.look(id)
 			if looks[i].pending && !subscribed[i] {
 				subscribed[i] = true
-				defer p.Subscribe(signal)() //nolint:revive // one for each partition
-				looks[i] = p.look(id)       // what came meanwhile, nobody was told of
+				defer p.Subscribe(signal)()
+				looks[i] = p.look(id) // what came meanwhile, nobody was told of
 			}
 			if looks[i].batch != nil {
 				return looks[:i+1]

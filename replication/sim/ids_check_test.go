@@ -170,3 +170,17 @@ func (c *cluster) remembered() {
 		}
 	}
 }
+
+// logStart is where a partition begins: 0, unless clients had records deleted.
+func (c *cluster) logStart(b *replication.Broker, num int32) int64 {
+	if c.ids == nil {
+		return 0
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	o, err := b.Offsets(ctx, "t", num, nil)
+	if most := c.ids.deletedUpTo(num); err != nil || o.Beginning > most {
+		c.history.violate("V1: partition %d begins at %d, %v, and clients deleted up to %d", num, o.Beginning, err, most)
+	}
+	return o.Beginning
+}

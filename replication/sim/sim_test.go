@@ -20,7 +20,6 @@ import (
 
 	"github.com/rs/zerolog"
 
-	"highwater/replication"
 	"highwater/replication/controller"
 	"highwater/storage"
 	"highwater/storage/vfs"
@@ -391,20 +390,6 @@ func (c *cluster) readAll() {
 		}
 		h.mu.Unlock()
 	}
-}
-
-// logStart is where a partition begins: 0, unless clients had records deleted.
-func (c *cluster) logStart(b *replication.Broker, num int32) int64 {
-	if c.ids == nil {
-		return 0
-	}
-	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
-	defer cancel()
-	o, err := b.Offsets(ctx, "t", num, nil)
-	if most := c.ids.deletedUpTo(num); err != nil || o.Beginning > most {
-		c.history.violate("V1: partition %d begins at %d, %v, and clients deleted up to %d", num, o.Beginning, err, most)
-	}
-	return o.Beginning
 }
 
 // compareDisks compares the bytes of all replicas after the end (V23).
