@@ -101,8 +101,8 @@ func TestIDsThatAreNone(t *testing.T) {
 func TestALookUpRendersTheRecord(t *testing.T) {
 	b := startBroker(t)
 	b.topic("t", 2)
-	b.post("/topics/t/records?key=k&partition=1", "\x00\xff", header("Message-Id", "bytes"), ofType("image/png")).want(200)
-	b.post("/topics/t", `{"records":[{"value":{"n":1.0},"key":"k","partition":0,"timestamp":5,"headers":[{"key":"h","value":"eA=="},{"key":"h","value":null}]}]}`, header("Idempotency-Key", "K")).want(200)
+	b.post("/topics/t/records?acks=all&key=k&partition=1", "\x00\xff", header("Message-Id", "bytes"), ofType("image/png")).want(200)
+	b.post("/topics/t?acks=all", `{"records":[{"value":{"n":1.0},"key":"k","partition":0,"timestamp":5,"headers":[{"key":"h","value":"eA=="},{"key":"h","value":null}]}]}`, header("Idempotency-Key", "K")).want(200)
 	for _, media := range []string{"", typeJSON, typeKafkaJSON, typeKafkaBinary, typeKafkaText} {
 		for id, partition := range map[string]int{"bytes": 1, "K%2F0": 0} {
 			var change []request

@@ -53,7 +53,7 @@ func TestPartitionShape(t *testing.T) {
 	b.do("DELETE", "/topics/t/partitions/1/records?before_offset=2", nil).want(200)
 	a := b.get("/topics/t/partitions/1").want(200)
 	want := `{"partition":1,"leader":1,"leader_epoch":%d,"isr":[1],"log_start_offset":2,"high_watermark":5,"log_end_offset":5,` +
-		`"replicas":[{"broker":1,"leader":true,"in_sync":true,"log_end_offset":5,"lag":0,"last_caught_up_ms":0}]}`
+		`"dedupe":{"ids":0,"producers":0,"oldest_ms":null,"newest_ms":null,"hits":0,"evicted_early":0},"replicas":[{"broker":1,"leader":true,"in_sync":true,"log_end_offset":5,"lag":0,"last_caught_up_ms":0}]}`
 	var p partitionView
 	a.into(&p)
 	if strings.TrimSpace(string(a.body)) != fmt.Sprintf(want, p.LeaderEpoch) {
