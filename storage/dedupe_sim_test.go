@@ -244,16 +244,16 @@ func (s *dedupeSim) elect() {
 	}
 	r := can[s.rng.IntN(len(can))]
 	s.rare["leader change"]++
-	if r.end() < s.hw {
+	if has := r.agreed(); has < s.hw {
 		if !unclean {
-			s.fatalf("replica %d is in sync and ends at %d, below %d", r.number, r.end(), s.hw)
+			s.fatalf("replica %d is in sync and has [0, %d), below %d", r.number, has, s.hw)
 		}
 		s.rare["unclean election"]++
-		s.hw = r.end()
+		s.hw = has
 	}
 	s.lead(r)
 	for _, o := range s.replicas {
-		o.inSync = o.inSync && o.end() >= s.hw || o == r
+		o.inSync = o.inSync && o.agreed() >= s.hw || o == r
 	}
 }
 
