@@ -133,6 +133,9 @@ func (l *Log) Prepare(o *Offer) error {
 		return nil
 	}
 	l.awaitLearned()
+	if err := l.forgetAhead(); err != nil {
+		return err
+	}
 	if p := o.producer(); p.ID != dedupe.NoProducer {
 		l.mu.Lock()
 		o.seen = l.seen()

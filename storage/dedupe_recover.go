@@ -243,6 +243,32 @@ func (l *Log) fillHole() error {
 	return l.learn(from)
 }
 
+// isAhead tells that more is remembered than the log has: a follower imported it, and
+// the records were to come. If it leads instead, by an unclean election, they are lost
+// (D6). Call it under mu.
+func (l *Log) isAhead() bool { return l.memory != nil && l.memory.Covered() > l.stagedEnd }
+
+// forgetAhead forgets what isAhead tells of, of a log that is about to be appended to by its leader.
+func (l *Log) forgetAhead() error {
+	l.mu.Lock()
+	ahead := l.isAhead()
+	l.mu.Unlock()
+	if !ahead {
+		return nil
+	}
+	return l.maintain(func() error {
+		l.mu.Lock()
+		if ahead = l.isAhead(); ahead {
+			l.imported, l.doubted = min(l.imported, l.written), min(l.doubted, l.written)
+		}
+		l.mu.Unlock()
+		if !ahead {
+			return nil
+		}
+		return l.relearn()
+	})
+}
+
 // relearnAll is relearn for who has no role: bytes in the index are damaged.
 func (l *Log) relearnAll(reason error) error {
 	return l.maintain(func() error {

@@ -225,6 +225,15 @@ func (s *dedupeSim) lead(r *simReplica) {
 	if r.fs.Crashed() {
 		r.crash()
 	}
+	if r.imported > r.end() && s.unclean { // the first offer does that too
+		s.rare["led before what was imported came"]++
+		if !r.try("forget", r.log.forgetAhead()) {
+			r.crash()
+			return
+		}
+		r.imported = r.end()
+		r.cut(r.end())
+	}
 	if err := r.log.BeginEpoch(s.epoch); err != nil {
 		s.fatalf("begin epoch: %v", err)
 	}
@@ -235,7 +244,7 @@ func (s *dedupeSim) elect() {
 	var can []*simReplica
 	unclean := s.unclean && s.rng.IntN(2) == 0
 	for _, r := range s.replicas {
-		if r != s.leader && r.inSync != unclean && r.imported <= r.end() {
+		if r != s.leader && r.inSync != unclean {
 			can = append(can, r)
 		}
 	}

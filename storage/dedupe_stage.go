@@ -48,7 +48,7 @@ func (l *Log) recheck(o *Offer, now int64) error {
 	if o.facts == nil {
 		return nil
 	}
-	if l.learning || l.seen() != o.seen {
+	if l.learning || l.seen() != o.seen || l.isAhead() {
 		return ErrStale
 	}
 	for _, f := range o.outFacts {
