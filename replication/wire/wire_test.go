@@ -197,6 +197,16 @@ func FuzzReadAnswer(f *testing.F) {
 	fuzzMessage(f, func() Message { return &ReadAnswer{} })
 }
 
+func FuzzFindAnswer(f *testing.F) {
+	f.Add([]byte(`{"version":1,"results":[{"offset":-1},{"offset":5,"leader_epoch":2}]}`), []byte("abc"))
+	fuzzMessage(f, func() Message { return &FindAnswer{} })
+}
+
+func FuzzDedupeAnswer(f *testing.F) {
+	f.Add([]byte(`{"version":1,"below":7}`), []byte("abc"))
+	fuzzMessage(f, func() Message { return &DedupeAnswer{} })
+}
+
 // fuzzMessage: what can be read can be written and read again, equal; all else is
 // an error, never a panic.
 func fuzzMessage(f *testing.F, empty func() Message) {
