@@ -404,6 +404,8 @@ var mappings = [...]mapping{
 		"The broker's disk is nearly full; nothing was written.", "Free space: shorten retention.ms, delete records or topics, then send again."),
 	is("storage.ErrTooManyFiles", storage.ErrTooManyFiles, codeOverloaded,
 		"The broker has no file descriptor left; nothing was written.", "Send the same request again after a pause, or raise the broker's descriptor limit."),
+	is("storage.ErrBacklogged", storage.ErrBacklogged, codeOverloaded,
+		"The partition's disk is so far behind that it takes nothing more right now; nothing was written.", "Send the same request again after a pause."),
 	is("storage.ErrClosed", storage.ErrClosed, codeShuttingDown,
 		"This broker is shutting down.", "Send the same request to another broker, or to this one after its restart."),
 	is("storage.ErrBatchTooLarge", storage.ErrBatchTooLarge, codeRecordTooLarge,

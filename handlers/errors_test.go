@@ -153,6 +153,7 @@ var everyError = []struct {
 	{&storage.FailedError{Cause: errors.New("write /var/lib/x/0.log: input/output error")}, 50001, "unknown", "KAFKA_STORAGE_ERROR", ""},
 	{storage.ErrDiskNearlyFull, 50701, "not_written", "KAFKA_STORAGE_ERROR", ""},
 	{storage.ErrTooManyFiles, 50306, "not_written", "THROTTLING_QUOTA_EXCEEDED", ""},
+	{storage.ErrBacklogged, 50306, "not_written", "THROTTLING_QUOTA_EXCEEDED", "after a pause"},
 	{storage.ErrClosed, 50305, "not_written", "BROKER_NOT_AVAILABLE", ""},
 	{storage.ErrBatchTooLarge, 41302, "not_written", "MESSAGE_TOO_LARGE", ""},
 	{&controller.ConflictError{Topic: "orders"}, 40901, "not_written", "TOPIC_ALREADY_EXISTS", "/topics/orders"},

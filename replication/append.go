@@ -77,11 +77,11 @@ func (b *Broker) appendLocal(ctx context.Context, acks Acks, reqs []AppendReques
 	results := make([]AppendResult, len(reqs))
 	parts := make([]pending, len(reqs))
 	for i := range reqs {
-		parts[i], results[i] = b.stage(acks, &reqs[i])
+		parts[i], results[i] = b.stage(ctx, acks, &reqs[i])
 	}
 	for i := range parts {
 		if results[i].Err == nil {
-			parts[i].write(acks, &results[i])
+			parts[i].write(ctx, acks, &results[i])
 		}
 	}
 	if acks == AcksAll {
@@ -94,8 +94,8 @@ func (b *Broker) appendLocal(ctx context.Context, acks Acks, reqs []AppendReques
 }
 
 // write puts what was staged into the file. An append at acks=0 leaves that to
-// the background, unless too much waits there.
-func (a *pending) write(acks Acks, res *AppendResult) {
+// the background, unless too much waits there. Who gives up leaves it there, too.
+func (a *pending) write(ctx context.Context, acks Acks, res *AppendResult) {
 	p := a.p
 	if a.settled() {
 		return
@@ -104,7 +104,13 @@ func (a *pending) write(acks Acks, res *AppendResult) {
 		p.log.SyncSoon()
 		return
 	}
-	if err := p.log.Write(a.staged); err != nil {
+	err := p.log.WriteContext(ctx, a.staged)
+	switch {
+	case err != nil && ctx.Err() != nil && errors.Is(err, ctx.Err()):
+		p.log.SyncSoon()
+		res.fail(ErrTimeout)
+		return
+	case err != nil:
 		// A log that ran out of space or descriptors has cut the batches off again;
 		// after any other failure nobody knows.
 		res.Err, res.Unknown = p.gone(err), !errors.Is(err, storage.ErrDiskNearlyFull) && !errors.Is(err, storage.ErrTooManyFiles)

@@ -1,6 +1,7 @@
 package replication
 
 import (
+	"context"
 	"errors"
 	"fmt"
 
@@ -25,7 +26,7 @@ type pending struct {
 }
 
 // stage checks all there is to check and gives the batches their offsets (R9).
-func (b *Broker) stage(acks Acks, req *AppendRequest) (pending, AppendResult) {
+func (b *Broker) stage(ctx context.Context, acks Acks, req *AppendRequest) (pending, AppendResult) {
 	p, err := b.Partition(req.Topic, req.Partition)
 	if offline := (*OfflineError)(nil); errors.As(err, &offline) && errors.Is(offline.Cause, storage.ErrDiskNearlyFull) {
 		err = storage.ErrDiskNearlyFull // a full disk is what an append is told of, whatever found it out (S5)
@@ -38,7 +39,7 @@ func (b *Broker) stage(acks Acks, req *AppendRequest) (pending, AppendResult) {
 		bytes += len(batch)
 	}
 	cuts := p.cutCount()
-	staged, epoch, err := b.offer(p, acks, req)
+	staged, epoch, err := b.offer(ctx, p, acks, req)
 	if err != nil {
 		p.topic.dedupe.refused(err)
 		return pending{}, AppendResult{Err: p.gone(err)}
@@ -69,16 +70,22 @@ func stagedResult(s *storage.Staged, epoch int32) AppendResult {
 // offer looks up what the partition's log knows of the request's message ids and
 // producer, which may read a file, and stages what is new, under the partition's lock
 // (I6). What was looked up may be no longer so by then: then once more.
-func (b *Broker) offer(p *Partition, acks Acks, req *AppendRequest) (staged storage.Staged, epoch int32, err error) {
+func (b *Broker) offer(ctx context.Context, p *Partition, acks Acks, req *AppendRequest) (staged storage.Staged, epoch int32, err error) {
 	o, err := storage.NewOffer(req.Batches)
 	if err != nil {
 		return staged, 0, fmt.Errorf("%w: batches that were offered: %v", wire.ErrMalformed, err) //nolint:errorlint // not damage of a disk, which it would be taken for
 	}
 	for range maxPrepares {
 		verdict := p.log.Prepare(o)
-		if staged, epoch, err = b.stageIn(p, acks, req, o, verdict); !errors.Is(err, storage.ErrStale) {
+		staged, epoch, err = b.stageIn(p, acks, req, o, verdict)
+		switch {
+		case errors.Is(err, storage.ErrBacklogged) && p.log.AwaitRoom(ctx) == nil, errors.Is(err, storage.ErrStale):
+		default:
 			return staged, epoch, err
 		}
+	}
+	if errors.Is(err, storage.ErrBacklogged) {
+		return staged, epoch, err
 	}
 	return staged, epoch, p.notConfirmed() // nothing was written, and it passes by itself
 }

@@ -277,7 +277,7 @@ func TestR86_ADeletionEndsTheProducesInFlight(t *testing.T) {
 		t.Errorf("waiting from now on: %v", err)
 	}
 	// And one that had found the partition but not staged.
-	if _, _, err := n.offer(p, AcksLeader, &AppendRequest{Batches: []storage.Batch{batch(t, "x")}}); !isUnknownTopic(err) {
+	if _, _, err := n.offer(context.Background(), p, AcksLeader, &AppendRequest{Batches: []storage.Batch{batch(t, "x")}}); !isUnknownTopic(err) {
 		t.Errorf("staged from now on: %v", err)
 	}
 }

@@ -342,9 +342,9 @@ func TestARecordThatWasCutOff(t *testing.T) {
 		// Staged, written, and not yet waited for when the leadership is lost.
 		m := c.broker(1)
 		req := AppendRequest{Topic: "a", Batches: []storage.Batch{batch(t, "sent to nobody")}}
-		part, res := m.stage(AcksAll, &req)
+		part, res := m.stage(context.Background(), AcksAll, &req)
 		c.must(res.Err)
-		part.write(AcksAll, &res)
+		part.write(context.Background(), AcksAll, &res)
 		c.links(1, false)
 		c.mu.Lock()
 		c.answered = nil

@@ -103,9 +103,9 @@ func TestR62_ALeaderLooksAgainBeforeItAnswers(t *testing.T) {
 		p := m.replica("a", 0)
 		req := AppendRequest{Topic: "a", Partition: 0, Batches: nil}
 		req.Batches = append(req.Batches, batch(t, "m2"))
-		part, res := m.stage(AcksLeader, &req)
+		part, res := m.stage(context.Background(), AcksLeader, &req)
 		c.must(res.Err)
-		part.write(AcksLeader, &res)
+		part.write(context.Background(), AcksLeader, &res)
 		c.links(1, false)
 		m.isolate(true)
 		time.Sleep(20 * time.Second) // paused

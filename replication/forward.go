@@ -18,7 +18,7 @@ import (
 // Errors with nothing written: ErrShuttingDown, *NotLeaderError, *NotConfirmedError,
 // *OfflineError, *UnknownPartitionError, *controller.UnknownTopicError,
 // *controller.InvalidNameError (a topic of Highwater's own), *UnexpectedOffsetError, *NotEnoughReplicasError (not appended),
-// storage.ErrDiskNearlyFull, storage.ErrTooManyFiles, storage.ErrBatchTooLarge,
+// storage.ErrDiskNearlyFull, storage.ErrTooManyFiles, storage.ErrBacklogged, storage.ErrBatchTooLarge,
 // *storage.MessageReusedError, *storage.SequenceGapError, *storage.UnknownProducerError,
 // *storage.ProducerFencedError. With
 // the outcome unknown: ErrTimeout, *LeaderLostError, *NotConfirmedError,

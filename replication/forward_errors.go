@@ -79,6 +79,7 @@ var errorKinds = wire.ErrorKinds{
 	wire.TypedKind[UnknownMessageError]("replication.UnknownMessageError"),
 	wire.SentinelKind("storage.ErrDiskNearlyFull", storage.ErrDiskNearlyFull),
 	wire.SentinelKind("storage.ErrTooManyFiles", storage.ErrTooManyFiles),
+	wire.SentinelKind("storage.ErrBacklogged", storage.ErrBacklogged),
 	wire.SentinelKind("storage.ErrBatchTooLarge", storage.ErrBatchTooLarge),
 	wire.SentinelKind("storage.ErrClosed", storage.ErrClosed),
 }

@@ -130,6 +130,7 @@ func TestErrorsArriveAsTheyWereSent(t *testing.T) {
 		&UnknownMessageError{Topic: "t", ID: "m", Partition: 3, Offset: -1},
 		storage.ErrDiskNearlyFull,
 		storage.ErrTooManyFiles,
+		storage.ErrBacklogged,
 		storage.ErrBatchTooLarge,
 		storage.ErrClosed,
 	} {

@@ -376,7 +376,7 @@ func TestR49_LeadershipLostAndGainedWhileRunning(t *testing.T) {
 	if res := n.append(AcksLeader, "a", 0, "x"); !errors.As(res.Err, &not) || res.Unknown || not.Leader != controller.NoLeader {
 		t.Errorf("append while fenced: %+v", res)
 	}
-	if _, _, err := n.offer(p, AcksLeader, &AppendRequest{Batches: []storage.Batch{batch(t, "x")}}); !errors.As(err, &not) {
+	if _, _, err := n.offer(context.Background(), p, AcksLeader, &AppendRequest{Batches: []storage.Batch{batch(t, "x")}}); !errors.As(err, &not) {
 		t.Errorf("R7: staged by a replica that doesn't lead: %v", err)
 	}
 	if _, err := n.Fetch(ctx, FetchRequest{Topic: "a", MaxBytes: 1}); !errors.As(err, &not) {

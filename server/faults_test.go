@@ -95,7 +95,7 @@ func TestF46_NoSpaceComesAndGoes(t *testing.T) {
 }
 
 // TestF49_HungFsync: while the disk doesn't answer, what needs no fsync goes on:
-// acks=1, reads, health; and acks=-1 is told the truth.
+// acks=1, reads, health; and acks=-1 is told the truth, as is who needs a new segment.
 func TestF49_HungFsync(t *testing.T) {
 	t.Parallel()
 	dir, control := t.TempDir(), filepath.Join(t.TempDir(), "faults")
@@ -103,7 +103,16 @@ func TestF49_HungFsync(t *testing.T) {
 	c := newClient(t, b.url)
 	c.must(t, 201, "PUT", "/topics/t", "", "")
 	c.must(t, 200, "POST", "/topics/t?acks=-1", "application/json", `{"records":[{"value":0}]}`)
+	c.must(t, 201, "PUT", "/topics/small", "application/json", `{"configs":{"segment.bytes":"1024"}}`)
+	c.must(t, 200, "POST", "/topics/small?acks=-1", "application/json", `{"records":[{"value":0}]}`)
 	setFaults(t, control, "fsync-delay 1000h")
+	large := fmt.Sprintf(`{"records":[{"value":"%s"}]}`, strings.Repeat("x", 1024))
+	c.must(t, 200, "POST", "/topics/small?acks=1", "application/json", large)
+	for range 2 { // before the next segment that has to be synced; the second waits for the first
+		if answer := c.must(t, 504, "POST", "/topics/small?acks=1&timeout_ms=100", "application/json", large); !strings.Contains(string(answer), `"outcome":"unknown"`) {
+			t.Errorf("%s", answer)
+		}
+	}
 	for i := range 3 {
 		c.must(t, 200, "POST", "/topics/t?acks=1", "application/json", fmt.Sprintf(`{"records":[{"value":%d}]}`, i+1))
 	}

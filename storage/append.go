@@ -1,11 +1,20 @@
 package storage
 
-import "highwater/storage/dedupe"
+import (
+	"context"
+
+	"highwater/storage/dedupe"
+)
 
 // maxStagedBytes is how much may be staged and not yet written before Stage says
-// Backlogged. Callers that wait for their write bound themselves; this is for
-// those that don't. 32 MiB is some tens of milliseconds of a slow disk.
-const maxStagedBytes = 32 << 20
+// Backlogged. Callers that wait for their write bound themselves, as long as they
+// wait; this is for those that don't. 32 MiB is some tens of milliseconds of a slow disk.
+// With maxBacklogBytes nothing more is staged: while a disk hangs, those who gave up
+// come again.
+const (
+	maxStagedBytes  = 32 << 20
+	maxBacklogBytes = 2 * maxStagedBytes
+)
 
 // Staged is what Stage gave its batches, and the receipt that Write and Sync ask
 // for: after a full disk made the log give the same offsets out again, an end
@@ -161,22 +170,73 @@ func (l *Log) enqueue(g group) Staged {
 // itself writes for all that wait, or somebody else does. An error means that
 // none of what was staged is in the log: it was cut off again
 // (ErrDiskNearlyFull), or the log has failed and nobody knows (*FailedError).
-func (l *Log) Write(s Staged) error {
+func (l *Log) Write(s Staged) error { return l.WriteContext(context.Background(), s) }
+
+// WriteContext is Write that gives up with ctx's error when that ends: what was staged
+// will be written all the same, or not. A caller that can give up writes for others
+// only when that is quick, for a write to the page cache can't be given up.
+func (l *Log) WriteContext(ctx context.Context, s Staged) error {
 	r := s.round
 	l.mu.Lock()
 	switch {
 	case r.settled:
 		l.mu.Unlock()
+		return r.outcome(s)
 	case l.writer.held:
-		l.mu.Unlock()
-		<-r.done
+	case ctx.Done() != nil && l.roundIsSlow():
+		l.writer.held = true
+		l.bg.Go(l.drain)
 	default: // nobody writes, so r is the round that comes next
 		l.writer.held = true
 		l.mu.Unlock()
 		l.writeRound()
 		l.releaseWriter()
+		return r.outcome(s)
 	}
-	return r.outcome(s)
+	l.mu.Unlock()
+	select {
+	case <-r.done:
+		return r.outcome(s)
+	case <-ctx.Done():
+	}
+	select {
+	case <-r.done: // at the same moment
+		return r.outcome(s)
+	default:
+		return ctx.Err()
+	}
+}
+
+// roundIsSlow tells that the next round waits for the disk and not for the page cache
+// alone: it rolls, or tells the index. Call it under mu.
+func (l *Log) roundIsSlow() bool {
+	s := l.active()
+	if s == nil || l.epochPending || l.unsettled {
+		return true
+	}
+	t := s.state()
+	return l.cfg.SegmentBytes > 0 && s.size+int64(l.stagedBytes) > l.cfg.SegmentBytes || t.tooOld(l.cfg.SegmentAge, l.appendTime)
+}
+
+// AwaitRoom returns when there may be room for what ErrBacklogged refused, or with ctx's
+// error.
+func (l *Log) AwaitRoom(ctx context.Context) error {
+	l.mu.Lock()
+	r := l.writing
+	if r == nil {
+		r = l.round
+	}
+	full := l.stagedBytes >= l.disk.backlog
+	l.mu.Unlock()
+	if !full || r == nil {
+		return nil
+	}
+	select {
+	case <-r.done:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
 }
 
 // releaseWriter gives the writer's role to maintenance that waits, or to a

@@ -9,6 +9,7 @@ import "highwater/storage/dedupe"
 // `at` doesn't matter then, nor a full disk.
 //
 // ErrStale: what Prepare has found is no longer so; Prepare again, then come again.
+// ErrBacklogged: so does it, after AwaitRoom.
 // Other errors: those of Stage, and of Prepare about the producer.
 func (l *Log) StageOffer(at int64, o *Offer, leaderEpoch int32) (s Staged, ok bool, err error) {
 	if !o.prepared {
@@ -33,6 +34,9 @@ func (l *Log) StageOffer(at int64, o *Offer, leaderEpoch int32) (s Staged, ok bo
 	} else {
 		if at >= 0 && at != l.stagedEnd {
 			return Staged{EndOffset: l.stagedEnd}, false, nil
+		}
+		if l.stagedBytes >= l.disk.backlog {
+			return Staged{}, false, ErrBacklogged
 		}
 		s = l.stage(o.out, o.outFacts, o.outBytes, now, leaderEpoch)
 		s.New, s.WaitFrom, s.WaitEnd = true, s.BaseOffset, s.EndOffset

@@ -32,6 +32,8 @@ type disk struct {
 	logger    zerolog.Logger
 	// newNames: a log's directory was made and its name may not be durable yet.
 	newNames atomic.Bool
+	// backlog is how much may be staged in a log before it takes nothing more.
+	backlog int
 	// syncs holds a token per fsync that runs.
 	syncs chan struct{}
 	// flushes holds a token for the log that brings what it remembers to the index.
@@ -77,6 +79,7 @@ type logIndex interface {
 func newDisk(fs vfs.FS, dir string, index logIndex, opts Options) *disk {
 	d := &disk{
 		fs: fs, dir: dir, index: index, mode: opts.Fsync, now: opts.Now, logger: opts.Logger,
+		backlog:    maxBacklogBytes,
 		syncs:      make(chan struct{}, maxParallelSyncs),
 		flushes:    make(chan struct{}, 1),
 		chunks:     sync.Pool{New: func() any { return new([chunkBytes]byte) }},

@@ -14,6 +14,9 @@ var (
 	ErrDiskNearlyFull = errors.New("storage: disk nearly full")
 	// ErrTooManyFiles: the process has no file descriptor left; nothing was written.
 	ErrTooManyFiles = errors.New("storage: no file descriptor left")
+	// ErrBacklogged: the disk is so far behind that nothing more is taken; nothing was
+	// written.
+	ErrBacklogged = errors.New("storage: too much waits for the disk")
 	// ErrLocked: another process holds the data directory.
 	ErrLocked = errors.New("storage: data directory is locked by another process")
 )

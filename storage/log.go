@@ -52,7 +52,8 @@ type LogConfig struct {
 //     is staged, rolls, truncates, and removes. Whoever calls Write while the role
 //     is free takes it, writes all that is staged and, when more came meanwhile,
 //     leaves the role to a goroutine of its own that goes on until nothing is
-//     staged; nobody writes for others longer than one round. Maintenance (Retain,
+//     staged; nobody writes for others longer than one round, and who has a deadline
+//     leaves a round that waits for the disk to that goroutine, too. Maintenance (Retain,
 //     AdvanceStart, TruncateTo, close) queues for the role, and takes turns with the rounds.
 //
 //   - The syncer alone fsyncs the active segment and moves the durable end, in the
