@@ -62,12 +62,14 @@ func (r *simReplica) truncate(to int64) bool {
 		covered = r.log.memory.Covered()
 	}
 	told := r.log.RemembersBelow()
+	r.told = told
 	got, err := r.log.TruncateTo(to)
 	s.note("replica %d is cut from %d to %d: %d %v", r.number, end, to, got, err)
 	r.synced = min(r.synced, to)
 	if !r.try("truncate", err) {
 		return false
 	}
+	r.told = 0
 	if got > to || got != to && !s.cfg.Compact { // batches that became one go as one
 		s.fatalf("cut to %d, want %d", got, to)
 	}

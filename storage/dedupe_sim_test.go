@@ -360,6 +360,7 @@ type simReplica struct {
 	// inEpoch is the newest in which it fetched, or led.
 	inEpoch int32
 	synced  int64 // must be there
+	told    int64 // what RemembersBelow was before a cut that is under way
 	harmed  bool  // there is damage that isn't dropped yet
 	// exact: below it the memory lacks what had expired where the log that it comes from ended.
 	exact int64
@@ -488,7 +489,7 @@ func (r *simReplica) reopened(lost bool) {
 	if lost {
 		r.imported = 0
 		r.memory = r.readMemory()
-	} else if to := r.log.RemembersBelow(); to < r.imported {
+	} else if to := r.log.RemembersBelow(); to < max(r.imported, r.told) {
 		// A cut was under way, and nobody knows how far it came.
 		s.rare["crash in a cut below what was imported"]++
 		memory := slices.DeleteFunc(slices.Clone(r.memory), func(b *simBatch) bool { return b.next > to })
@@ -497,8 +498,9 @@ func (r *simReplica) reopened(lost bool) {
 				memory = append(memory, rest)
 			}
 		}
-		r.memory, r.imported = memory, to
+		r.memory, r.imported = memory, min(r.imported, to)
 	}
+	r.told = 0
 	r.cut(end)
 	if r.harmed && !r.fs.Crashed() {
 		r.dropDamage()
