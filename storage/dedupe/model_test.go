@@ -392,6 +392,11 @@ func (w *world) repair() {
 		if !w.s.Truncate(to) {
 			w.t.Fatal("can't be truncated")
 		}
+		if w.rng.IntN(2) == 0 { // an unclean election: others come in their place
+			w.setLog(slices.DeleteFunc(w.log, func(b *Batch) bool { return b.Next > to }))
+			w.end, w.committed = to, min(w.committed, to)
+			return
+		}
 		for _, b := range w.log {
 			w.s.Note(b)
 		}
