@@ -53,8 +53,8 @@ type Figures struct {
 	// EvictedEarly counts ids since the start that left the window for their number though they
 	// were young enough (D4).
 	EvictedEarly uint64
-	TailIDs      int   // of them in memory as a whole
-	Runs         int   //
+	TailIDs      int // of them, those that are in memory as a whole
+	Runs         int
 	HeapBytes    int64 // about what all of this takes
 }
 
