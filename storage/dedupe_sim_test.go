@@ -80,6 +80,7 @@ type dedupeSim struct {
 	pending  []*simPending
 	next     int  // number of the next value
 	calm     bool // nothing crashes any more
+	wasFull  bool // the leader's disk was full once
 	// producers are what clients go on with: of each, epoch and next sequence number.
 	producers [4]Producer
 
@@ -135,8 +136,10 @@ func (s *dedupeSim) any() *simReplica { return s.replicas[s.rng.IntN(len(s.repli
 
 func (s *dedupeSim) run() {
 	for range 150 + s.rng.IntN(150) {
+		s.noticeLost()
 		s.step()
 		for _, r := range s.replicas {
+			r.log.bg.Wait() // or the order of operations would not be the seed's alone
 			if r.fs.Crashed() {
 				r.crash()
 			}
@@ -340,4 +343,19 @@ func (s *dedupeSim) diskFull() {
 	l.fs.SetRoom(int64(s.rng.IntN(300)))
 	s.offer()
 	l.fs.SetRoom(-1)
+	s.wasFull = true
+}
+
+// noticeLost looks whether a writer of the leader's own, which nobody waits for, found no room.
+func (s *dedupeSim) noticeLost() {
+	l := s.leader
+	end := l.log.StagedEnd()
+	if n := len(l.history); l.fs.Crashed() || n == 0 || l.history[n-1].next <= end {
+		return
+	}
+	if !s.wasFull {
+		s.fatalf("replica %d lost what it had staged from %d on", l.number, end)
+	}
+	s.note("no room in the background: the log ends at %d", end)
+	l.cut(end)
 }
