@@ -82,7 +82,13 @@ func TestI8_TheFormerLifeIsFencedEverywhere(t *testing.T) {
 	for partition := range 2 {
 		b.post(fmt.Sprint("/topics/t/partitions/", partition), sequenced(former.ProducerID, former.ProducerEpoch, 1-partition, 1)).problem(40303)
 	}
+	raw := func(p producerAnswer, sequence int) string {
+		return fmt.Sprintf("/topics/t/partitions/1/records?producer_id=%d&producer_epoch=%d&base_sequence=%d", p.ProducerID, p.ProducerEpoch, sequence)
+	}
+	b.post(raw(former, 0), "x").problem(40303)
 	b.post("/topics/t/partitions/1", sequenced(now.ProducerID, now.ProducerEpoch, 0, 1)).want(200)
+	b.post(raw(now, 2), "x").problem(40904)
+	b.post(raw(now, 1), "x").want(200)
 }
 
 // I7: a producer that nobody was given, and one that a partition doesn't know and that

@@ -71,6 +71,7 @@ func TestProducersRefused(t *testing.T) {
 		}
 	}
 	b.post("/producers?x=1", "{}").problem(40001)
+	b.post("/producers", `{"transactional_id":"`+strings.Repeat("x", 2<<20)+`"}`).problem(41301)
 	b.do("POST", "/producers", "a=b", header("Content-Type", "text/plain")).problem(41501)
 	if a := b.do("GET", "/producers", nil); a.status != 405 || a.header.Get("Allow") != "OPTIONS, POST" {
 		t.Errorf("GET: %d, %q", a.status, a.header.Get("Allow"))
