@@ -54,7 +54,7 @@ func sayUnknownProducer(e *storage.UnknownProducerError, at place) *problem {
 
 func sayProducerFenced(e *storage.ProducerFencedError, at place) *problem {
 	p := newProblem(codeProducerFenced, fmt.Sprintf("Producer %d is fenced in epoch %d: another has taken over in epoch %d. Nothing was written.", e.ProducerID, e.Epoch, e.Current),
-		fmt.Sprintf(`Stop this producer, if the other one is to go on. Else take over again: curl %s/producers --json '{"transactional_id":"…"}'`, at.base))
+		"Stop this producer, if the other one is to go on. Else take over again: POST "+at.base+"/producers with its transactional_id, and begin with base_sequence 0.")
 	p.members = []member{{"current_epoch", int64(e.Current)}}
 	return p
 }
@@ -78,7 +78,7 @@ func sayUnknownProposal(at place) *problem {
 
 func sayUnknownMessage(e *replication.UnknownMessageError, at place) *problem {
 	p := newProblem(codeNotFound, "No record of topic "+shown(e.Topic)+" is known by the message id "+shown(e.ID)+": it was never written, or so long ago that the id is forgotten.",
-		"If you sent it within the window, send it again with the same id: it is not stored twice. The window: curl "+at.topicURL(e.Topic)+" (dedupe)")
+		"If you sent it within the window, send it again with the same id: it is not stored twice. How long an id is known is under dedupe here: curl "+at.topicURL(e.Topic))
 	if e.Offset >= 0 {
 		p.detail = fmt.Sprintf("The record with the message id %s was at offset %d of %s-%d, and is no longer kept.", shown(e.ID), e.Offset, e.Topic, e.Partition)
 		p.fix = fmt.Sprintf("It arrived; there is nothing to send. See what is kept: curl %s/partitions/%d/offsets", at.topicURL(e.Topic), e.Partition)
