@@ -115,25 +115,23 @@ exec "$REAL_CURL" "$@"
 }
 
 // TestRecipe_ProduceFile: each line of a file is produced once and in order, whatever is
-// killed or lost, and lines that are added later, too. Without the key that
+// killed or lost, and lines that are added later, too. Without the ids that
 // wouldn't be so.
 func TestRecipe_ProduceFile(t *testing.T) {
 	t.Parallel()
 	needTools(t)
-	withoutKey := func(text string) string {
-		return strings.Replace(text, `-H "Idempotency-Key: $name.$sent" `, "", 1)
-	}
+	withoutIDs := func(text string) string { return strings.Replace(text, `\"id\":\"$name:$((sent + n))\"$comma`, "", 1) }
 	for _, tc := range []struct {
 		name    string
 		brokers int
 		edit    func(string) string
-	}{{"brokers=1", 1, nil}, {"brokers=3", 3, nil}, {"without key", 1, withoutKey}} {
+	}{{"brokers=1", 1, nil}, {"brokers=3", 3, nil}, {"without ids", 1, withoutIDs}} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
 			c := newCluster(t, tc.brokers)
 			c.topic("orders", recipeParts, tc.brokers)
 			r := newRecipeRig(t, c, "produce-file.sh", tc.edit)
-			r.env = []string{"COUNT=10", "FAULT_ODDS=10"} // a batch keeps its size
+			r.env = []string{"FAULT_ODDS=10"} // each life has batches of another size
 			r.faults(true)
 			lines, doubled, whole := 0, 0, ""
 			for round := 0; round < 3 || tc.edit != nil && doubled == 0 && round < 10; round++ {
@@ -171,5 +169,29 @@ func TestRecipe_ProduceFile(t *testing.T) {
 				t.Errorf("%d lines doubled", doubled)
 			}
 		})
+	}
+}
+
+// TestRecipe_ProduceLargeFile: a file is sent to its end, however much of it is behind the
+// first batch; lines of all shapes get an id.
+func TestRecipe_ProduceLargeFile(t *testing.T) {
+	t.Parallel()
+	needTools(t)
+	c := newCluster(t, 1)
+	c.topic("orders", 1, 1)
+	r := newRecipeRig(t, c, "produce-file.sh", nil)
+	r.env = []string{"COUNT=100", `NAME=a "name" \ of\its own`}
+	const lines = 500
+	var text strings.Builder
+	for i := range lines {
+		fmt.Fprintf(&text, ` { "value" : %d, "headers":[{"key":"pad","value":"%s"}]}`+"\r\n", i, strings.Repeat("x", 1000))
+	}
+	r.file("file", text.String())
+	r.toEnd("orders", r.path("file"))
+	if values, times := held(t, c, "orders", 1); len(values) != lines || len(times) != lines {
+		t.Errorf("%d lines, %d records, %d of them different", lines, len(values), len(times))
+	}
+	if sent := strings.TrimSpace(r.read("file.sent")); sent != fmt.Sprint(lines) {
+		t.Errorf("file.sent says %s", sent)
 	}
 }

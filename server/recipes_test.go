@@ -170,3 +170,47 @@ func TestRecipe_WrongOnesAreCaught(t *testing.T) {
 		})
 	}
 }
+
+// TestRecipe_SleepCutShort: Ctrl-C kills what a recipe waits in, too. A failure before that
+// is a failure all the same: nothing is committed that wasn't worked on, and at most
+// once nothing is worked on that wasn't committed.
+func TestRecipe_SleepCutShort(t *testing.T) {
+	t.Parallel()
+	needTools(t)
+	c := newCluster(t, 1)
+	c.topic("orders", recipeParts, 1)
+	c.topic("bills", recipeParts, 1)
+	const total = recipeBatch * recipeParts
+	const bash, failsOnce = "#!/usr/bin/env bash\n", `[ -e "$WORK.tried" ] || { : >"$WORK.tried"; exit 1; }` + "\n"
+	for _, recipe := range []string{"at-most-once.sh", "at-least-once.sh", "effectively-once.sh"} {
+		w := &consumption{recipeRig: newRecipeRig(t, c, recipe, nil)}
+		w.file("sleep", "#!/bin/sh\nexit 130\n")
+		group := strings.TrimSuffix(recipe, ".sh")
+		switch recipe {
+		case "at-most-once.sh": // its first commit fails, for the others it is the first work
+			w.args = []string{"orders", group, "worker-1", w.path("work")}
+			w.file("curl", bash+`case "$*" in *"-X POST"*) `+failsOnce+`;; esac; exec "$REAL_CURL" "$@"`)
+		case "at-least-once.sh":
+			w.args = []string{"orders", group, "worker-1", w.file("fails", bash+failsOnce+"exec "+w.path("work"))}
+		default:
+			w.args = []string{"orders", "bills", group, "worker-1", w.dir, w.file("fails", bash+failsOnce+"exec "+w.file("result", recipeResult))}
+		}
+		if recipe == "at-most-once.sh" {
+			w.give(recipeBatch) // for all three
+		}
+		w.until("the group has gone past all", func() bool {
+			worked := w.lines("work.log") // at most once it ends after the commit
+			return c.lag(group) == 0 && worked > 0 && (recipe != "at-most-once.sh" || worked >= total)
+		})
+		w.kill()
+		worked := w.worked()
+		if len(worked) != total {
+			t.Errorf("%s: %d of %d records are worked on, all are committed", recipe, len(worked), total)
+		}
+		for record, n := range worked {
+			if n != 1 {
+				t.Errorf("%s: %s was worked on %d times", recipe, record, n)
+			}
+		}
+	}
+}

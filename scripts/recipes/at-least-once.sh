@@ -33,20 +33,24 @@ ask() {
 # has on its way is refused from then on, so that a late commit of its can't be taken
 # for one of records that this one has fetched and not processed yet.
 begin() {
-	until ask PUT "/consumers/$group/instances/$member"; do sleep 1; done
+	until ask PUT "/consumers/$group/instances/$member"; do
+		[ -z "$stop" ] || exit 1 # no broker answers: the group lets go of this member by itself
+		sleep 1
+	done
 	me=$(sed -n 's/.*"instance_id":"\([^"]*\)".*/\1/p' "$dir/answer")
 }
 
 stop='' && trap 'stop=1' INT TERM # when the batch under way is done
+# Ctrl-C kills sleep, curl and COMMAND, too: what goes on after a failure must not depend on them.
 begin
 while [ -z "$stop" ]; do
 	ask GET "/consumers/$group/records?topics=$topic&member=$me&count=$count&timeout=$wait_ms" \
-		-H 'Accept: application/x-ndjson' || { sleep 1 && begin && continue; }
+		-H 'Accept: application/x-ndjson' || { sleep 1; begin; continue; }
 	[ -s "$dir/answer" ] || continue # nothing came in time
-	mv "$dir/answer" "$dir/batch"
-	"$@" <"$dir/batch" || { echo "the command failed: these records come again" >&2 && sleep 1 && continue; }
+	mv "$dir/answer" "$dir/batch" || continue
+	"$@" <"$dir/batch" || { echo "the command failed: these records come again" >&2; sleep 1; continue; }
 	# All that was fetched is processed. If this isn't answered, the group stands behind
 	# these records or in front of them, and they come again.
-	ask POST "/consumers/$group/offsets?member=$me" || { sleep 1 && begin; }
+	ask POST "/consumers/$group/offsets?member=$me" || { sleep 1; begin; }
 done
 ask DELETE "/consumers/$group/instances/$me" # others get its partitions now, not after its session timeout

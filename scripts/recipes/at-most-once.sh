@@ -32,20 +32,24 @@ ask() {
 # has on its way is refused from then on. So nothing here is sent again when its
 # answer is lost: the new life asks where the group stands.
 begin() {
-	until ask PUT "/consumers/$group/instances/$member"; do sleep 1; done
+	until ask PUT "/consumers/$group/instances/$member"; do
+		[ -z "$stop" ] || exit 1 # no broker answers: the group lets go of this member by itself
+		sleep 1
+	done
 	me=$(sed -n 's/.*"instance_id":"\([^"]*\)".*/\1/p' "$dir/answer")
 }
 
 stop='' && trap 'stop=1' INT TERM # when the batch under way is done
+# Ctrl-C kills sleep, curl and COMMAND, too: what goes on after a failure must not depend on them.
 begin
 while [ -z "$stop" ]; do
 	ask GET "/consumers/$group/records?topics=$topic&member=$me&count=$count&timeout=$wait_ms" \
-		-H 'Accept: application/x-ndjson' || { sleep 1 && begin && continue; }
+		-H 'Accept: application/x-ndjson' || { sleep 1; begin; continue; }
 	[ -s "$dir/answer" ] || continue # nothing came in time
-	mv "$dir/answer" "$dir/batch"
+	mv "$dir/answer" "$dir/batch" || continue
 	# 204 says that the group has gone past these records, on the disks. Without it they
 	# are not to be processed: they come again, or not if only the answer is lost.
-	ask POST "/consumers/$group/offsets?member=$me" || { sleep 1 && begin && continue; }
+	ask POST "/consumers/$group/offsets?member=$me" || { sleep 1; begin; continue; }
 	"$@" <"$dir/batch" || echo "the command failed: what it has not done of these records is lost" >&2
 done
 ask DELETE "/consumers/$group/instances/$me" # others get its partitions now, not after its session timeout

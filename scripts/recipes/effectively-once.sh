@@ -14,6 +14,7 @@ set -uo pipefail
 [ $# -ge 6 ] || { sed -n '2,13s/^# \{0,1\}//p' "$0" >&2 && exit 2; }
 topic=$1 results=$2 group=$3 member=$4 store=$5
 shift 5
+[ -d "$store" ] || { echo "STORE: there is no directory $store" >&2 && exit 2; }
 read -ra brokers <<<"${BROKERS:-http://localhost:8080}" # any one answers; separated by spaces
 count=${COUNT:-100}                                     # records a batch, at most
 wait_ms=${WAIT_MS:-10000}                               # how long a fetch waits for records
@@ -37,7 +38,10 @@ ask() {
 # begin starts a new life of this member, worker-1~2. Whatever an earlier one still
 # has on its way is refused from then on.
 begin() {
-	until ask PUT "/consumers/$group/instances/$member"; do sleep 1; done
+	until ask PUT "/consumers/$group/instances/$member"; do
+		[ -z "$stop" ] || exit 1 # no broker answers: the group lets go of this member by itself
+		sleep 1
+	done
 	me=$(sed -n 's/.*"instance_id":"\([^"]*\)".*/\1/p' "$dir/answer")
 }
 
@@ -69,14 +73,15 @@ produce() {
 }
 
 stop='' && trap 'stop=1' INT TERM # when the batch under way is done
+# Ctrl-C kills sleep, curl and COMMAND, too: what goes on after a failure must not depend on them.
 begin
 while [ -z "$stop" ]; do
 	ask GET "/consumers/$group/records?topics=$topic&member=$me&count=$count&timeout=$wait_ms" \
-		-H 'Accept: application/x-ndjson' || { sleep 1 && begin && continue; }
+		-H 'Accept: application/x-ndjson' || { sleep 1; begin; continue; }
 	[ -s "$dir/answer" ] || continue # nothing came in time
-	mv "$dir/answer" "$dir/batch"
-	process "$@" >"$dir/results" || { echo "the command failed: these records come again" >&2 && sleep 1 && continue; }
+	mv "$dir/answer" "$dir/batch" || continue
+	process "$@" >"$dir/results" || { echo "the command failed: these records come again" >&2; sleep 1; continue; }
 	[ ! -s "$dir/results" ] || produce
-	ask POST "/consumers/$group/offsets?member=$me" || { sleep 1 && begin; }
+	ask POST "/consumers/$group/offsets?member=$me" || { sleep 1; begin; }
 done
 ask DELETE "/consumers/$group/instances/$me" # others get its partitions now, not after its session timeout

@@ -10,7 +10,9 @@
 set -uo pipefail
 [ $# -eq 2 ] || { sed -n '2,10s/^# \{0,1\}//p' "$0" >&2 && exit 2; }
 topic=$1 file=$2
+[ -r "$file" ] || { echo "FILE: $file can't be read" >&2 && exit 2; }
 name=${NAME:-$(basename "$file")}
+name=${name//\\/\\\\} name=${name//\"/\\\"} # as it stands in JSON
 read -ra brokers <<<"${BROKERS:-http://localhost:8080}" # any one answers; separated by spaces
 count=${COUNT:-1000}                                    # lines a request
 tries=${TRIES:-30}                                      # of each request
@@ -30,20 +32,33 @@ ask() {
 	return 1
 }
 
-sent=0
+sent=0 end=''
 [ ! -e "$file.sent" ] || read -r sent <"$file.sent"
-# next gives the lines that come now; one without its end is not there yet.
-next() { tail -n "+$((sent + 1))" "$file" | head -n "$count" | while IFS= read -r line; do printf '%s\n' "$line"; done; }
-while next >"$dir/lines" && [ -s "$dir/lines" ]; do
-	# The same lines under the same key are stored once, however often they are sent: the
-	# key gives the n-th line the message id KEY/n.
+exec 3<"$file"
+for ((n = 0; n < sent; n++)); do IFS= read -r <&3; done
+
+# next gives the lines that come now, each with the id NAME:LINE. How many are sent together may be
+# another number after a crash, as the file may have grown: the id of a line stays what it is.
+next() {
+	local n line comma
+	for ((n = 1; n <= count; n++)); do
+		IFS= read -r line <&3 || { end=1 && break; } # a line without its end is not there yet
+		comma=,
+		[[ $line =~ ^[[:space:]]*\{[[:space:]]*\} ]] && comma=''
+		[[ $line =~ ^[[:space:]]*\{ ]] && line="{\"id\":\"$name:$((sent + n))\"$comma${line#*\{}"
+		printf '%s\n' "$line" || return
+	done
+}
+while [ -z "$end" ]; do
+	next >"$dir/lines" || exit 75
+	[ -s "$dir/lines" ] || break
 	try=1
-	until ask POST "/topics/$topic${PARTITION:+/partitions/$PARTITION}?acks=-1" -H "Idempotency-Key: $name.$sent" \
+	until ask POST "/topics/$topic${PARTITION:+/partitions/$PARTITION}?acks=-1" \
 		-H 'Content-Type: application/x-ndjson' --data-binary @"$dir/lines"; do
 		case ${status:-000} in 000 | 2?? | 408 | 429 | 5??) ;; *) exit 1 ;; esac
 		[ $((try++)) -lt "$tries" ] || exit 75
 		sleep 1
 	done
 	sent=$((sent + $(wc -l <"$dir/lines")))
-	echo "$sent" >"$file.sent.new" && mv "$file.sent.new" "$file.sent" || exit
+	echo "$sent" >"$file.sent.new" && mv "$file.sent.new" "$file.sent" || exit 75
 done
