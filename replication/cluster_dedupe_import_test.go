@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -134,5 +136,32 @@ func TestD11_NobodyIsInSyncWithoutTheImport(t *testing.T) {
 		time.Sleep(5 * time.Second)
 		c.isr("t", 0, 1, 3)
 		c.remembered(1, 3)
+	})
+}
+
+// A follower whose index was lost has forgotten the ids of records that are gone, though
+// its log is all there: it asks the leader before it may be in sync again.
+func TestD11_AFollowerWhoseIndexWasLost(t *testing.T) {
+	inCluster(t, clusterOptions{}, func(c *testCluster) {
+		topic := c.windowed(all, controller.ConfigSegmentBytes, "1024") // a record in each
+		value := strings.Repeat("x", 600)
+		for i := range 4 {
+			c.isNew("first", c.broker(1).send(time.Second, AcksAll, 0, nil, fmt.Sprintf("id%d=%s", i, value)), int64(i))
+		}
+		c.broker(1).delete("t", 2)
+		time.Sleep(time.Second)
+		c.fail(3)
+		c.must(os.Remove(filepath.Join(c.broker(3).dir, "index.db")))
+		c.broker(3).start()
+		time.Sleep(5 * time.Second)
+		c.isr("t", 0, 1, 2, 3)
+		c.remembered(1, 2, 3)
+		c.elect(topic, 3)
+		c.duplicates("at the one that lost its index", c.broker(3).send(time.Second, AcksAll, 0, nil, "id0="+value, "id1="+value, "id3="+value), 0, 1, 3)
+		c.isNew("something new", c.broker(3).send(time.Second, AcksAll, 0, nil, "new=1"), 4)
+		c.fail(3)
+		c.broker(3).start()
+		time.Sleep(5 * time.Second)
+		c.remembered(1, 2, 3)
 	})
 }

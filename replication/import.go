@@ -57,9 +57,11 @@ func (f *fetcher) importFirst(w *following, below int64) bool {
 // begun is where a log begins that never held a record, 0 if it is at the very
 // beginning. What was there before it the leader knows, and it has to be asked before it
 // is told of this position, for that may be enough to be in sync. A log that retention
-// emptied is another matter: it remembers what it held.
+// emptied is another matter: it remembers what it held, unless its index was lost. Then
+// the log tells only of the records that are still there, and the leader is asked, too.
 func begun(log *storage.Log) int64 {
-	if end := log.WrittenEnd(); log.StartOffset() == end && len(log.Epochs()) == 0 {
+	end := log.WrittenEnd()
+	if log.StartOffset() == end && len(log.Epochs()) == 0 || log.MayHaveForgotten() {
 		return end
 	}
 	return 0

@@ -46,7 +46,7 @@ func (l *Log) ImportDedupe(export []byte) error {
 	}
 	err = l.maintain(func() error {
 		l.mu.Lock()
-		l.learning, l.imported = true, kept.Covered
+		l.learning, l.imported, l.forgot = true, kept.Covered, false
 		l.mu.Unlock()
 		if err := l.begin(kept, kept.Covered); err != nil {
 			l.learned()
@@ -67,6 +67,11 @@ func (l *Log) ImportDedupe(export []byte) error {
 // records: another replica told it, or it was put aside before a compaction. There is
 // no need to import what is below it. It goes back when the log is cut, or begins anew.
 func (l *Log) RemembersBelow() int64 { l.mu.Lock(); defer l.mu.Unlock(); return l.imported }
+
+// MayHaveForgotten tells that the index was lost before this start, and with it what it alone
+// knew of message ids and producers whose records retention or compaction took. It ends with
+// ImportDedupe. Another start before that may not tell it any more.
+func (l *Log) MayHaveForgotten() bool { l.mu.Lock(); defer l.mu.Unlock(); return l.forgot }
 
 // DedupeDigest is a hash of all that the log remembers and would go by now.
 func (l *Log) DedupeDigest() ([32]byte, error) {

@@ -18,6 +18,7 @@ func (l *Log) recall(m logMeta) error {
 			l.disk.files.rest(s)
 		}
 	}()
+	l.forgot = l.lossReason != ""
 	restored := true
 	if m.Remembers {
 		l.memory = dedupe.New(l.cfg.memoryConfig())

@@ -147,6 +147,7 @@ type Log struct {
 	recalled  bool          // recovery is done with it: until then the index knows better
 	learning  bool          // it is being made from the log, and lacks what is staged
 	imported  int64         // offset below which another replica told what is remembered
+	forgot    bool          // the index was lost, and what only it told of records that are gone; no replica was asked yet
 	hole      int64         // the first offset that could not be looked through; maxInt64: there is none
 	doubted   int64         // it is wrong from this offset on; maxInt64: nowhere
 	flushing  bool          // a goroutine brings it to the index, or will
