@@ -21,6 +21,9 @@ const (
 	anyPartition = -1
 	// maxIDBytes bounds a message id. What is remembered of one has a fixed size.
 	maxIDBytes = 1024
+	// maxKeyBytes bounds an Idempotency-Key, so that the ids made of it are message ids
+	// like others, and what was fetched can be posted elsewhere.
+	maxKeyBytes = maxIDBytes - len("/2147483647")
 )
 
 // produceRequest is what path, query and headers of a produce ask for.
@@ -180,6 +183,9 @@ func idempotencyKey(r *http.Request) (prefix string, err error) {
 	}
 	if len(key) >= 2 && key[0] == '"' && key[len(key)-1] == '"' {
 		key = key[1 : len(key)-1]
+	}
+	if len(key) > maxKeyBytes {
+		return "", malformed("Idempotency-Key: A key has at most %d bytes.", maxKeyBytes)
 	}
 	if fault := idFault([]byte(key)); fault != "" {
 		return "", malformed("Idempotency-Key: %s", fault)

@@ -336,6 +336,18 @@ func TestIdempotencyKeyGivesIDs(t *testing.T) {
 	b.post("/topics/t", `{"records":[{"value":1,"id":"x"}]}`, header("Idempotency-Key", "K")).problem(42201)
 }
 
+// The ids that the longest key gives are taken as ids, too.
+func TestALongIdempotencyKey(t *testing.T) {
+	b := startBroker(t)
+	b.topic("from", 1)
+	b.topic("to", 1)
+	key := strings.Repeat("k", maxKeyBytes)
+	b.post("/topics/from", recordsBody(11), header("Idempotency-Key", key)).want(200)
+	fetched := b.get("/topics/from/partitions/0/records?offset=10").want(200)
+	b.post("/topics/to", `{"records":`+string(fetched.body)+`}`).want(200)
+	b.post("/topics/from", recordsBody(1), header("Idempotency-Key", key+"k")).problem(40001)
+}
+
 func TestAutoCreate(t *testing.T) {
 	b := startBroker(t, withDefaults(func(d *replication.Defaults) { d.AutoCreateTopics = true }))
 	b.post("/topics/new", recordsBody(1)).want(200)
