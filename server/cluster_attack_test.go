@@ -157,7 +157,7 @@ type debugView struct {
 func debugPartition(t *testing.T, c *cluster, m *node, topic string, partition int) debugView {
 	t.Helper()
 	var all []debugView
-	body := c.client(m).must(t, 200, "GET", wire.PathPrefix+wire.PathDebugPartitions, wire.PathDebugDedupe, "", "")
+	body := c.client(m).must(t, 200, "GET", wire.PathPrefix+wire.PathDebugPartitions, "", "")
 	if err := json.Unmarshal(body, &all); err != nil {
 		t.Fatalf("%v in %s", err, body)
 	}
