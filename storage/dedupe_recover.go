@@ -266,7 +266,14 @@ func (l *Log) forgetAhead() error {
 		if !ahead {
 			return nil
 		}
-		return l.relearn()
+		if err := l.relearn(); err != nil {
+			return err
+		}
+		// Durably: other records come in their place, and a start would find them known.
+		if err := l.disk.index.settle(l.id); !errors.Is(err, ErrDiskNearlyFull) {
+			return wrapFailed(l, err)
+		}
+		return ErrDiskNearlyFull
 	})
 }
 

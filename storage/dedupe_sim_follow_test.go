@@ -284,7 +284,7 @@ func (r *simReplica) dropDamage() {
 }
 
 func (r *simReplica) wasDropped(end int64) {
-	if end == r.log.StartOffset() && r.log.RemembersBelow() == 0 {
+	if r.log.memory == nil {
 		r.imported, r.memory = 0, nil // it begins anew
 	}
 	r.imported = min(r.imported, end)

@@ -154,7 +154,7 @@ func (r *simReplica) reopened(lost bool) {
 	if lost {
 		r.imported = 0
 		r.memory = r.readMemory()
-	} else if to := r.log.RemembersBelow(); to < max(r.imported, r.told) {
+	} else if to := r.log.RemembersBelow(); to < max(r.imported, r.told) && !r.harmed {
 		// A cut was under way, and nobody knows how far it came.
 		s.rare["crash in a cut below what was imported"]++
 		memory := slices.DeleteFunc(slices.Clone(r.memory), func(b *simBatch) bool { return b.next > to })
@@ -166,6 +166,9 @@ func (r *simReplica) reopened(lost bool) {
 		r.memory, r.imported = memory, min(r.imported, to)
 	}
 	r.told = 0
+	if r.harmed && start == end && r.log.memory == nil {
+		r.memory, r.imported = nil, 0 // all was damaged, and the log began anew
+	}
 	r.cut(end)
 	if r.harmed && !r.fs.Crashed() {
 		r.dropDamage()

@@ -2,6 +2,7 @@ package dedupe
 
 import (
 	"encoding/binary"
+	"math"
 )
 
 // An export is what a log below an offset can't tell any more: runs and a snapshot, each
@@ -44,6 +45,7 @@ type export struct {
 	runs  [][]byte
 	// newest is the time of the newest that is below, total the ordinal of the oldest that isn't.
 	newest, total int64
+	above         bool // something is remembered of what isn't below
 }
 
 // producers gives those that are below, as they were there, or, below covered, of
@@ -57,21 +59,25 @@ func (x *export) producers(v *View) []*producer {
 	if x.below >= v.covered {
 		x.newest = max(x.newest, v.coveredNewest)
 	}
-	if x.below >= v.next {
-		x.newest = v.newest
-	}
+	x.above = x.above || len(marks) > 0
 	var list []*producer
 	for _, p := range without(v.producers, marks) {
+		x.above = x.above || p.newest().next > x.below
 		if p = p.upTo(x.below); p != nil {
 			list = append(list, p)
 			x.newest = max(x.newest, p.newest().time)
 		}
+	}
+	// Of what is newest something is remembered, but where ids aren't looked at.
+	if x.below >= v.next || !x.above && v.edge.time != math.MaxInt64 {
+		x.newest = v.newest
 	}
 	return list
 }
 
 func (x *export) run(r *Run, read Reader) error {
 	if r.First >= x.below {
+		x.above = true
 		x.total = min(x.total, r.firstOrdinal)
 		return nil
 	}
@@ -93,6 +99,7 @@ func (x *export) run(r *Run, read Reader) error {
 
 func (x *export) entry(part []Entry, e Entry) []Entry {
 	if e.Offset >= x.below {
+		x.above = true
 		x.total = min(x.total, e.Ordinal)
 		return part
 	}

@@ -55,8 +55,9 @@ type world struct {
 	start      int64
 	committed  int64
 	clock      int64
-	monotone   bool // the clock never goes back
-	forgets    bool // that producers wrote long ago may be unknown
+	monotone   bool  // the clock never goes back
+	exact      int64 // below it an exported state lacks what was evicted up to there
+	forgets    bool  // that producers wrote long ago may be unknown
 
 	// What the owner has stored.
 	runs     map[int64][]byte
@@ -368,6 +369,7 @@ func (w *world) loseIndex() {
 
 // carry makes s what w.s exports below an offset.
 func (w *world) carry(s *State, below int64) {
+	w.exact = max(w.exact, w.s.Covered())
 	b, err := w.s.View().Export(below, w.read)
 	if err != nil {
 		w.t.Fatal(err)
@@ -385,8 +387,8 @@ func (w *world) carry(s *State, below int64) {
 
 // repair cuts off what was committed, and gets the same batches again.
 func (w *world) repair() {
-	if f := w.flush; f != nil && w.rng.IntN(2) == 0 {
-		to := w.boundary(w.s.Covered(), f.Below)
+	if f := w.flush; f != nil && max(w.s.Covered(), w.exact, w.start) < f.Below && w.rng.IntN(2) == 0 {
+		to := w.boundary(max(w.s.Covered(), w.exact, w.start), f.Below)
 		if !w.s.Truncate(to) {
 			w.t.Fatal("can't be truncated")
 		}
