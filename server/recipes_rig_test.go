@@ -236,11 +236,12 @@ func (r *recipeRig) size(name string) int64 {
 // lines counts a file's.
 func (r *recipeRig) lines(name string) int { return strings.Count(r.read(name), "\n") }
 
-// until keeps the recipe running until f is true, as long as it gets on. It looks less
-// often than others do, as the recipe needs the processor more.
+// until keeps the recipe running until f is true, as long as it gets on, and no longer
+// than twice the usual time. It looks less often than others do, as the recipe needs the
+// processor more.
 func (r *recipeRig) until(what string, f func() bool) {
 	r.t.Helper()
-	patient := time.NewTimer(patience)
+	patient, end := time.NewTimer(patience), time.Now().Add(2*patience)
 	defer patient.Stop()
 	tick := time.NewTicker(30 * time.Millisecond)
 	defer tick.Stop()
@@ -250,7 +251,7 @@ func (r *recipeRig) until(what string, f func() bool) {
 		}
 		if now := r.size("work.log") + r.size("faults"); now != done {
 			done = now
-			patient.Reset(patience)
+			patient.Reset(min(patience, time.Until(end)))
 		}
 		select {
 		case <-tick.C:

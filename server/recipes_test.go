@@ -66,10 +66,10 @@ func (w *consumption) suffer(each int) {
 	w.t.Helper()
 	w.give(each)
 	for i := range 4 {
-		w.more("work.log", 1+w.rnd.IntN(2*recipeBatch))
+		w.goOn(1 + w.rnd.IntN(2*recipeBatch))
 		switch i {
 		case 1:
-			w.killBroker(func() { w.more("work.log", recipeBatch) })
+			w.killBroker(func() { w.goOn(recipeBatch) })
 		case 2:
 			w.kill()
 			w.kills++
@@ -81,6 +81,16 @@ func (w *consumption) suffer(each int) {
 	w.until("the group has gone past all", func() bool { return w.c.lag("billing") == 0 })
 	w.kills++ // with what it works on now
 	w.kill()
+}
+
+// goOn waits until n more records were worked on, or there is nothing left to work on.
+func (w *consumption) goOn(n int) {
+	w.t.Helper()
+	from, looks := w.lines("work.log"), 0
+	w.until(fmt.Sprintf("%d more records are worked on", n), func() bool {
+		looks++
+		return w.lines("work.log") >= from+n || looks%20 == 0 && w.c.lag("billing") == 0
+	})
 }
 
 // tally counts the records that were never worked on, and how many times one was
