@@ -136,7 +136,7 @@ func TestRecipe_ProduceFile(t *testing.T) {
 			lines, doubled, whole := 0, 0, ""
 			for round := 0; round < 3 || tc.edit != nil && doubled == 0 && round < 10; round++ {
 				var text strings.Builder
-				for range 75 {
+				for range 50 {
 					fmt.Fprintf(&text, `{"key":"k%d","value":%d}`+"\n", lines%5, lines)
 					lines++
 				}
