@@ -20,7 +20,7 @@ type term struct {
 	cancel   context.CancelFunc
 	clock    clock
 	sessions *sessions
-	verified atomic.Int64  // the clock's time of the last question that proved it
+	verified *atomic.Int64 // the clock's time of the last question that proved it
 	pause    time.Duration // how long ago that may be for answers to be new ones
 	// turn holds a token: whoever has it may decide about a broker's state by what
 	// the metadata say of it.
@@ -30,7 +30,7 @@ type term struct {
 }
 
 func (c *Controller) newTerm(m *member) *term {
-	t := &term{member: m, clock: c.clock, pause: c.timing().Heartbeat / 2, turn: make(chan struct{}, 1), change: make(chan struct{}, 1),
+	t := &term{member: m, clock: c.clock, verified: &atomic.Int64{}, pause: c.timing().Heartbeat / 2, turn: make(chan struct{}, 1), change: make(chan struct{}, 1),
 		sessions: newSessions(c.cfg.SessionTimeout, c.silence(), c.State(), c.clock())}
 	t.ctx, t.cancel = context.WithCancel(context.Background())
 	return t

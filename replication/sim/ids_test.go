@@ -237,12 +237,14 @@ func (c *cluster) lookUp(ctx context.Context, rng *rand.Rand) {
 	h, l := c.history, c.ids
 	for ctx.Err() == nil {
 		pause(ctx, time.Duration(rng.IntN(500))*time.Millisecond)
+		h.mu.Lock() // what is known of a message besides its place
 		l.mu.Lock()
 		var m message
 		if n := len(l.known); n > 0 {
 			m = *l.known[rng.IntN(n)]
 		}
 		l.mu.Unlock()
+		h.mu.Unlock()
 		p, b := c.members[rng.IntN(len(c.members))].serving()
 		if p == nil || m.value == "" {
 			continue
