@@ -102,8 +102,14 @@ func (r *run) compact(ctx context.Context) {
 	}
 }
 
-// groupEvidence counts what has to happen to groups if a run is to prove anything.
-func groupEvidence(h *history.History) []count {
+// sureOfExpiry is the length from which on a run is expected to meet what needs a
+// fault to outlast a member's timeout, just when nobody takes that member over: in a
+// minute it happens once or twice, or not.
+const sureOfExpiry = 3 * time.Minute
+
+// groupEvidence counts what has to happen to groups if a run of that length is to
+// prove anything.
+func groupEvidence(h *history.History, length time.Duration) []count {
 	if len(h.Groups) == 0 {
 		return nil
 	}
@@ -112,8 +118,8 @@ func groupEvidence(h *history.History) []count {
 		{what: "changes of groups' coordinators", n: f.Coordinators, needed: true},
 		{what: "partitions that moved to another member", n: f.Moved, needed: true},
 		{what: "members taken over", n: f.TakeOvers, needed: true},
-		{what: "members told that they are expired", n: f.Expired, needed: true},
-		{what: "commits refused to members that lost their place", n: f.Fenced, needed: true},
+		{what: "members told that they are expired", n: f.Expired, needed: length >= sureOfExpiry},
+		{what: "commits refused to members that lost their place", n: f.Fenced, needed: length >= sureOfExpiry},
 		{what: "commits of all refused by a coordinator that can't know what that is", n: f.Forgotten},
 		{what: "commits without an answer", n: f.Unknown},
 		{what: "records given to a group again", n: f.Repeats, needed: true},

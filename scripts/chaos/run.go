@@ -354,7 +354,7 @@ func (r *run) judge(h *history.History) *verdict {
 		}
 	}
 	v.faults = r.nemesis.Counts()
-	v.evidence = slices.Concat(evidence(h, readSigns(filepath.Join(r.dir, "node-*.log"))), groupEvidence(h), againEvidence(h))
+	v.evidence = slices.Concat(evidence(h, readSigns(filepath.Join(r.dir, "node-*.log"))), groupEvidence(h, r.duration), againEvidence(h))
 	if r.groups {
 		v.evidence = append(v.evidence, count{what: "records of groups compacted away", n: int(r.compacted.Load()), needed: true})
 	}
@@ -369,13 +369,21 @@ func (r *run) judge(h *history.History) *verdict {
 	return v
 }
 
+// span is how long a history goes on.
+func span(h *history.History) (longest time.Duration) {
+	for i := range h.Ops {
+		longest = max(longest, time.Duration(h.Ops[i].Return))
+	}
+	return longest
+}
+
 // checkAgain checks an old history.
 func checkAgain(path string) error {
 	h, err := history.Read(path)
 	if err != nil {
 		return err
 	}
-	v := &verdict{again: true, clients: slices.Concat(clientCounts(h), groupCounts(h), againCounts(h)), evidence: slices.Concat(groupEvidence(h), againEvidence(h))}
+	v := &verdict{again: true, clients: slices.Concat(clientCounts(h), groupCounts(h), againCounts(h)), evidence: slices.Concat(groupEvidence(h, span(h)), againEvidence(h))}
 	deleted := map[string]bool{}
 	for _, e := range h.Events {
 		if e.What == eventDeleted {
