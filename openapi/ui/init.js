@@ -68,8 +68,22 @@
     }
   }
 
+  // Swagger UI proposes the first media type of a body; the document has them in the
+  // order of the alphabet, where CloudEvents come before plain JSON.
+  function putPlainJSONFirst(spec) {
+    for (const item of Object.values(spec.paths)) {
+      for (const operation of Object.values(item)) {
+        for (const body of [operation.requestBody, ...Object.values(operation.responses || {})]) {
+          const plain = body?.content?.["application/json"];
+          if (plain) body.content = { "application/json": plain, ...body.content };
+        }
+      }
+    }
+  }
+
   function start(spec) {
     leaveOptionalEmpty(spec);
+    putPlainJSONFirst(spec);
     // The requests go to where this page came from, whatever prefix a proxy gives it.
     spec.servers = [{ url: root.href.replace(/\/$/, "") }];
     window.ui = SwaggerUIBundle({
