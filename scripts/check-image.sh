@@ -25,7 +25,7 @@ trap cleanup EXIT
 
 # answers HOW...: waits until the health check, run as HOW says, is content.
 answers() {
-	for _ in $(seq 100); do
+	for _ in $(seq 300); do
 		if "$@" >/dev/null 2>&1; then
 			return 0
 		fi
