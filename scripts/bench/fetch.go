@@ -38,43 +38,8 @@ func (b *bench) fill(topic, dir string, size int64) error {
 	if err != nil {
 		return err
 	}
-	c, err := dial(b.broker.addr, connections)
-	if err != nil {
-		return err
-	}
-	defer c.close()
-	left, sent, open := size-have, 0, 0
-	next := func(cn *conn) error {
-		sent++
-		open++
-		left -= fillRecords * valueBytes
-		return c.send(cn, request(sent))
-	}
-	for _, cn := range c.conns {
-		if err := next(cn); err != nil {
-			return err
-		}
-	}
-	for open > 0 {
-		_, quiet, err := c.poll(stallLimit, func(cn *conn, data []byte) error {
-			done, err := cn.answer.feed(data)
-			if err != nil || !done {
-				return err
-			}
-			open--
-			if err := cn.expect(http.StatusOK); err != nil || left <= 0 {
-				return err
-			}
-			return next(cn)
-		})
-		if err != nil {
-			return err
-		}
-		if quiet {
-			return errStalled
-		}
-	}
-	return settle(b.dir)
+	const each = fillRecords * valueBytes
+	return b.pump(b.broker.addr, int(max(0, size-have+each-1)/each), request)
 }
 
 // segments lists the segment files of a partition's directory in offset order.
