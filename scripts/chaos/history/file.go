@@ -54,68 +54,38 @@ func (r *Recorder) Now() int64 { return int64(time.Since(r.begin)) }
 func (r *Recorder) NextID() int64 { return r.ids.Add(1) }
 
 // Op takes down a finished operation. The caller may not change it afterwards.
-func (r *Recorder) Op(op *Op) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.h.Ops = append(r.h.Ops, op)
-	r.write(line{Op: op})
-}
+func (r *Recorder) Op(op *Op) { take(r, &r.h.Ops, op, line{Op: op}) }
 
 // GroupOp takes down a finished operation on a group, likewise.
-func (r *Recorder) GroupOp(op *GroupOp) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.h.Groups = append(r.h.Groups, op)
-	r.write(line{Group: op})
-}
+func (r *Recorder) GroupOp(op *GroupOp) { take(r, &r.h.Groups, op, line{Group: op}) }
 
 // Event takes down that something happened now.
 func (r *Recorder) Event(what string, broker int, detail string) {
 	e := Event{At: r.Now(), What: what, Broker: broker, Detail: detail}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.h.Events = append(r.h.Events, e)
-	r.write(line{Event: &e})
+	take(r, &r.h.Events, e, line{Event: &e})
 }
 
 // Sample takes down a broker's state.
-func (r *Recorder) Sample(s *Sample) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.h.Samples = append(r.h.Samples, s)
-	r.write(line{Sample: s})
-}
+func (r *Recorder) Sample(s *Sample) { take(r, &r.h.Samples, s, line{Sample: s}) }
 
 // View takes down a log at the end.
-func (r *Recorder) View(v *View) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.h.Views = append(r.h.Views, v)
-	r.write(line{View: v})
-}
+func (r *Recorder) View(v *View) { take(r, &r.h.Views, v, line{View: v}) }
 
 // Attempt takes down a finished request that is sent more than once.
-func (r *Recorder) Attempt(a *Attempt) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.h.Attempts = append(r.h.Attempts, a)
-	r.write(line{Attempt: a})
-}
+func (r *Recorder) Attempt(a *Attempt) { take(r, &r.h.Attempts, a, line{Attempt: a}) }
 
 // Lookup takes down a question for a message.
-func (r *Recorder) Lookup(l *Lookup) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.h.Lookups = append(r.h.Lookups, l)
-	r.write(line{Lookup: l})
-}
+func (r *Recorder) Lookup(l *Lookup) { take(r, &r.h.Lookups, l, line{Lookup: l}) }
 
 // Memory takes down what a replica remembers at the end.
-func (r *Recorder) Memory(m *Memory) {
+func (r *Recorder) Memory(m *Memory) { take(r, &r.h.Memories, m, line{Memory: m}) }
+
+// take adds to one of the history's lists, and to the file.
+func take[T any](r *Recorder, list *[]T, one T, l line) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.h.Memories = append(r.h.Memories, m)
-	r.write(line{Memory: m})
+	*list = append(*list, one)
+	r.write(l)
 }
 
 func (r *Recorder) write(l line) {
