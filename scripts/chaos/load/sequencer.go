@@ -118,9 +118,13 @@ func (q *sequencer) takeOver() {
 		// It may have begun without our knowing: the epoch that we have is fenced then.
 		return
 	}
+	epoch := q.epoch
 	for _, l := range q.lanes {
 		b := q.batch(l)
-		if q.send(l, b); !b.acked() {
+		if q.send(l, b); q.epoch != epoch {
+			return // fenced meanwhile: the lanes are others
+		}
+		if !b.acked() {
 			continue
 		}
 		at := slices.IndexFunc(was.lanes, func(o *lane) bool { return o.topic == l.topic && o.partition == l.partition })
