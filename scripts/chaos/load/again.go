@@ -3,7 +3,6 @@ package load
 import (
 	"context"
 	"fmt"
-	"sync"
 	"time"
 
 	"chaos/history"
@@ -212,12 +211,7 @@ func plain(id string) bool {
 // sendAll sends these requests of a parcel at once, and learns from the answers.
 func (s *stormer) sendAll(p *parcel, plans ...*plan) {
 	p.sent++
-	attempts := make([]*history.Attempt, len(plans))
-	var wg sync.WaitGroup
-	for i, l := range plans {
-		wg.Go(func() { attempts[i] = s.attempt(l) })
-	}
-	wg.Wait()
+	attempts := s.attempts(plans)
 	for i, a := range attempts {
 		learn(plans[i], a)
 	}

@@ -6,9 +6,21 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
+	"sync"
 
 	"chaos/history"
 )
+
+// attempts sends these requests at once.
+func (c *client) attempts(plans []*plan) []*history.Attempt {
+	made := make([]*history.Attempt, len(plans))
+	var wg sync.WaitGroup
+	for i, l := range plans {
+		wg.Go(func() { made[i] = c.attempt(l) })
+	}
+	wg.Wait()
+	return made
+}
 
 // attempt sends one request and takes it down.
 func (c *client) attempt(l *plan) *history.Attempt {

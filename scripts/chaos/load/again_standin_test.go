@@ -8,7 +8,6 @@ import (
 	"io"
 	"math/rand/v2"
 	"net/http"
-	"net/http/httptest"
 	"net/url"
 	"slices"
 	"strconv"
@@ -79,19 +78,7 @@ func (s *againStandIn) grow(name string, partitions int) {
 
 // RoundTrip is the network.
 func (s *againStandIn) RoundTrip(r *http.Request) (*http.Response, error) {
-	time.Sleep(time.Duration(1+s.chance(5)) * time.Millisecond)
-	if s.chance(100) == 0 {
-		return nil, errLost
-	}
-	w := httptest.NewRecorder()
-	s.serve(w, r)
-	if err := r.Context().Err(); err != nil {
-		return nil, err
-	}
-	if s.chance(50) == 0 {
-		return nil, errLost
-	}
-	return w.Result(), nil
+	return carry(r, s.serve, s.chance, 100, 50)
 }
 
 func (s *againStandIn) chance(n int) int {
@@ -110,7 +97,7 @@ func (s *againStandIn) serve(w http.ResponseWriter, r *http.Request) {
 	switch {
 	case path[0] == "producers":
 		s.producer(w, r)
-	case path[2:] != nil && len(path) > 2 && path[2] == "messages":
+	case len(path) > 2 && path[2] == "messages":
 		id, _ := url.PathUnescape(path[3])
 		s.message(w, s.topics[path[1]], id)
 	default:

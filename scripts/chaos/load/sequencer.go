@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
-	"sync"
 	"time"
 
 	"chaos/history"
@@ -35,7 +34,6 @@ type lane struct {
 	partition int
 	next      int64
 	batches   []*sequenced // the last
-	acked     bool         // one of this epoch is
 }
 
 type sequenced struct {
@@ -176,15 +174,8 @@ func (q *sequencer) send(l *lane, batches ...*sequenced) {
 	for _, b := range batches {
 		plans = append(plans, q.plan(l, b))
 	}
-	attempts := make([]*history.Attempt, len(plans))
-	var wg sync.WaitGroup
-	for i, p := range plans {
-		wg.Go(func() { attempts[i] = q.attempt(p) })
-	}
-	wg.Wait()
-	for i, a := range attempts {
+	for i, a := range q.attempts(plans) {
 		learn(plans[i], a)
-		l.acked = l.acked || a.Items[0].Outcome == history.OK
 		if a.Code == 40303 { // begun anew without our knowing: what is open stays open
 			q.fenced()
 			return

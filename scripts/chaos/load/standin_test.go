@@ -60,16 +60,21 @@ var errLost = errors.New("connection reset")
 
 // RoundTrip is the network.
 func (s *standIn) RoundTrip(r *http.Request) (*http.Response, error) {
-	time.Sleep(time.Duration(1+s.chance(5)) * time.Millisecond)
-	if s.chance(200) == 0 {
+	return carry(r, s.serve, s.chance, 200, 200)
+}
+
+// carry is a network that takes a moment and loses one in so many requests, and answers.
+func carry(r *http.Request, serve http.HandlerFunc, chance func(int) int, requests, answers int) (*http.Response, error) {
+	time.Sleep(time.Duration(1+chance(5)) * time.Millisecond)
+	if chance(requests) == 0 {
 		return nil, errLost
 	}
 	w := httptest.NewRecorder()
-	s.serve(w, r)
+	serve(w, r)
 	if err := r.Context().Err(); err != nil {
 		return nil, err
 	}
-	if s.chance(200) == 0 {
+	if chance(answers) == 0 {
 		return nil, errLost
 	}
 	return w.Result(), nil
