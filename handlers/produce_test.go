@@ -342,7 +342,7 @@ func TestALongIdempotencyKey(t *testing.T) {
 	b.topic("from", 1)
 	b.topic("to", 1)
 	key := strings.Repeat("k", maxKeyBytes)
-	b.post("/topics/from", recordsBody(11), header("Idempotency-Key", key)).want(200)
+	b.post("/topics/from?acks=-1", recordsBody(11), header("Idempotency-Key", key)).want(200)
 	fetched := b.get("/topics/from/partitions/0/records?offset=10").want(200)
 	b.post("/topics/to", `{"records":`+string(fetched.body)+`}`).want(200)
 	b.post("/topics/from", recordsBody(1), header("Idempotency-Key", key+"k")).problem(40001)
