@@ -133,7 +133,7 @@ func checkEventHeaders(r *http.Request, mode eventMode) error {
 // eventParams are the query parameters of an endpoint that mean something for events:
 // of a single one also what they mean for a raw record.
 func eventParams(known []string, mode eventMode) []string {
-	of := append(slices.Clone(produceParams), "expected_offset")
+	of := slices.Concat(produceParams, []string{"expected_offset"}, producerParams)
 	if mode != batchedEvents && slices.Contains(known, "key") {
 		of = append(of, "key", "key_format", "timestamp", "partition")
 	}

@@ -2,6 +2,7 @@ package handlers
 
 import (
 	"fmt"
+	"net/http"
 	"strings"
 	"testing"
 )
@@ -184,6 +185,41 @@ func TestProducerFieldsOfEveryForm(t *testing.T) {
 	if end := b.end("t", 0); end != 6 {
 		t.Errorf("the log ends at %d", end)
 	}
+}
+
+// CloudEvents have no room for a producer's numbers, in any mode: they stand in the query.
+func TestProducerFieldsOfEvents(t *testing.T) {
+	b := startBroker(t)
+	b.topic("t", 1)
+	var me producerAnswer
+	b.post("/producers", nil).want(200).into(&me)
+	const path = "/topics/t/partitions/0"
+	binary := func(r *http.Request) {
+		for name, value := range map[string]string{"Ce-Specversion": "1.0", "Ce-Id": "3", "Ce-Source": "/s", "Ce-Type": "t"} {
+			r.Header.Set(name, value)
+		}
+	}
+	for _, c := range []struct {
+		base int
+		want string
+		send func(query string) answer
+	}{
+		{0, "0", func(q string) answer { return b.post(path+q, `[`+eventIn("1", "")+`]`, ofType(typeEvents)) }},
+		{1, "1", func(q string) answer { return b.post(path+"/records"+q, eventIn("2", ""), ofType(typeEvent)) }},
+		{2, "2", func(q string) answer { return b.post(path+"/records"+q, "x", binary) }},
+	} {
+		query := func(base int) string {
+			return fmt.Sprintf("?producer_id=%d&producer_epoch=0&base_sequence=%d", me.ProducerID, base)
+		}
+		c.send(query(c.base + 1)).problem(40904) // a number is missing: they are heeded
+		for _, again := range []string{"", "d"} {
+			var p produceAnswer
+			if c.send(query(c.base)).want(200).into(&p); p.places() != c.want+again {
+				t.Errorf("number %d: %s, want %s", c.base, p.places(), c.want+again)
+			}
+		}
+	}
+	b.post("/topics/t?producer_id=1", eventIn("4", ""), ofType(typeEvent)).problem(40001)
 }
 
 // D10: the sequence number is judged first, and a batch has no holes: a known id in a
