@@ -38,7 +38,7 @@ var batchTypes = []string{"", typeJSON, typeNDJSON, typeKafkaJSON, typeKafkaBina
 //	@Param			response		query		string	false	"`summary` leaves `offsets` out: one entry a partition instead of one a record. NDJSON bodies are answered so unless `full` is asked for."	Enums(full,summary)	example(full)
 //	@Param			key_format		query		string	false	"How keys stand in the body, if not as its content type says: `string` text, `json` any JSON, `binary` base64."	Enums(string,json,binary)	example(string)
 //	@Param			value_format	query		string	false	"How values stand in the body, if not as its content type says: `string` text, `json` any JSON, `binary` base64."	Enums(string,json,binary)	example(json)
-//	@Param			Idempotency-Key	header		string	false	"Gives record i of the request the message id `<key>/i`."	minlength(1)	maxlength(1013)	example(order-4711)
+//	@Param			Idempotency-Key	header		string	false	"Gives record i of the request the message id `<key>/i`; not with CloudEvents, which have ids."	minlength(1)	maxlength(1013)	example(order-4711)
 //	@Param			body			body		schema.ProduceRequest	true	"The records."
 //	@Success		200				{object}	schema.ProduceResult	"Appended, as `acks` asks."
 //	@Success		202				{object}	schema.ProduceResult	"Queued (`acks=0`): nothing is proved."
@@ -75,7 +75,7 @@ func (a *api) postBatch(w http.ResponseWriter, r *http.Request) error {
 //	@Param			producer_id		query		int		false	"NDJSON and CloudEvents only: an idempotent producer's id; in JSON it stands in the body."	minimum(1)	format(int64)
 //	@Param			producer_epoch	query		int		false	"NDJSON and CloudEvents only: its epoch."	minimum(0)	maximum(32767)
 //	@Param			base_sequence	query		int		false	"NDJSON and CloudEvents only: the sequence number of the first record."	minimum(0)	maximum(2147483647)
-//	@Param			Idempotency-Key	header		string	false	"Gives record i of the request the message id `<key>/i`."	minlength(1)	maxlength(1013)	example(order-4711)
+//	@Param			Idempotency-Key	header		string	false	"Gives record i of the request the message id `<key>/i`; not with CloudEvents, which have ids."	minlength(1)	maxlength(1013)	example(order-4711)
 //	@Param			body			body		schema.ProduceRequest	true	"The records."
 //	@Success		200				{object}	schema.ProduceResult	"Appended, as `acks` asks."
 //	@Success		202				{object}	schema.ProduceResult	"Queued (`acks=0`): nothing is proved."

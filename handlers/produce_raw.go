@@ -35,7 +35,7 @@ const (
 //	@Param			timeout_ms		query		int		false	"How long to wait for the acknowledgement, in ms; more than the maximum counts as that."	minimum(1)	default(30000)	example(30000)
 //	@Param			response		query		string	false	"`summary` leaves `offsets` out: one entry a partition instead of one a record. NDJSON bodies are answered so unless `full` is asked for."	Enums(full,summary)	example(full)
 //	@Param			Message-Id		header		string	false	"The record's message id."	minlength(1)	maxlength(1024)	example(order-4711)
-//	@Param			Idempotency-Key	header		string	false	"Gives record i of the request the message id `<key>/i`. Instead of `Message-Id`."	minlength(1)	maxlength(1013)
+//	@Param			Idempotency-Key	header		string	false	"Gives record i of the request the message id `<key>/i`. Instead of `Message-Id`; neither with CloudEvents, which have ids."	minlength(1)	maxlength(1013)
 //	@Param			body			body		string	false	"The value. An empty body is an empty value."
 //	@Success		200				{object}	schema.ProduceResult	"Appended, as `acks` asks."
 //	@Success		202				{object}	schema.ProduceResult	"Queued (`acks=0`): nothing is proved."
@@ -69,7 +69,7 @@ func (a *api) postRecord(w http.ResponseWriter, r *http.Request) error {
 //	@Param			producer_epoch	query		int		false	"Its epoch."	minimum(0)	maximum(32767)
 //	@Param			base_sequence	query		int		false	"The record's sequence number."	minimum(0)	maximum(2147483647)
 //	@Param			Message-Id		header		string	false	"The record's message id."	minlength(1)	maxlength(1024)	example(order-4711)
-//	@Param			Idempotency-Key	header		string	false	"Gives record i of the request the message id `<key>/i`. Instead of `Message-Id`."	minlength(1)	maxlength(1013)
+//	@Param			Idempotency-Key	header		string	false	"Gives record i of the request the message id `<key>/i`. Instead of `Message-Id`; neither with CloudEvents, which have ids."	minlength(1)	maxlength(1013)
 //	@Param			body			body		string	false	"The value. An empty body is an empty value."
 //	@Success		200				{object}	schema.ProduceResult	"Appended, as `acks` asks."
 //	@Success		202				{object}	schema.ProduceResult	"Queued (`acks=0`): nothing is proved."
