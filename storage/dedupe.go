@@ -2,6 +2,7 @@ package storage
 
 import (
 	"errors"
+	"slices"
 	"time"
 
 	"highwater/storage/dedupe"
@@ -111,7 +112,7 @@ func (l *Log) note(batches []Batch, facts []*dedupe.Batch) {
 // *CorruptError, ErrClosed, *FailedError.
 func (l *Log) FindMessage(id []byte) (offset int64, found bool, err error) {
 	l.awaitLearned()
-	entries, _, err := l.lookUp([]dedupe.ID{dedupe.IDOf(id)})
+	entries, _, err := l.lookUp([]dedupe.ID{dedupe.IDOf(id)}, true)
 	if err != nil || len(entries) == 0 {
 		return 0, false, err
 	}
@@ -169,30 +170,27 @@ var errRunUnread = errors.New("storage: run not read")
 const maxLookUps = 16
 
 // lookUp finds those of the ids that are live, in the order of ids. It reads the
-// index's file where a run's filter says that there may be something.
-func (l *Log) lookUp(ids []dedupe.ID) (known []found, seen seenAt, err error) {
+// index's file where a run's filter says that there may be something. Without the tail it is
+// for who asks that later (Log.recheck).
+func (l *Log) lookUp(ids []dedupe.ID, tail bool) (known []found, seen seenAt, err error) {
 	for range maxLookUps {
-		var absent []int
+		var inTail []found // live or not: it is newer than what a run has of the id
 		var runs []*dedupe.Run
 		l.mu.Lock()
 		seen, known = l.seen(), known[:0]
 		if l.memory != nil && l.cfg.DedupeAge != 0 {
 			runs = l.memory.LiveRuns()
-			for i, id := range ids {
-				e, ok := l.memory.FindTail(id)
-				switch {
-				case !ok && len(runs) > 0:
-					absent = append(absent, i)
-				case ok && l.memory.Live(e):
-					known = append(known, found{i, e})
+			for i := 0; tail && i < len(ids); i++ {
+				if e, ok := l.memory.FindTail(ids[i]); ok {
+					inTail = append(inTail, found{i, e})
+					if l.memory.Live(e) {
+						known = append(known, found{i, e})
+					}
 				}
 			}
 		}
 		l.mu.Unlock()
-		if len(absent) == 0 {
-			return known, seen, nil
-		}
-		inRuns, err := l.lookIntoRuns(runs, ids, absent)
+		inRuns, err := l.lookIntoRuns(runs, ids, inTail)
 		switch bad := (*dedupe.CorruptError)(nil); {
 		case errors.As(err, &bad):
 			if err := l.relearnAll(bad); err != nil {
@@ -250,20 +248,26 @@ func mergeFound(a, b []found) []found {
 	return append(append(out, a...), b...)
 }
 
-// lookIntoRuns looks those ids up that absent names. Most of them no filter knows,
+// lookIntoRuns looks the ids up but those that the tail has. Most of them no filter knows,
 // and then no transaction is begun.
-func (l *Log) lookIntoRuns(runs []*dedupe.Run, ids []dedupe.ID, absent []int) (known []found, err error) {
-	maybe := absent[:0]
-	for _, i := range absent {
-		_, _, err := dedupe.FindRuns(runs, ids[i], func(*dedupe.Run) ([]byte, error) { return nil, errRunUnread })
-		if err != nil {
-			maybe = append(maybe, i)
-		}
+func (l *Log) lookIntoRuns(runs []*dedupe.Run, ids []dedupe.ID, inTail []found) (known []found, err error) {
+	maybe := dedupe.MaybeIn(nil, runs, ids)
+	if len(inTail) > 0 {
+		maybe = slices.DeleteFunc(maybe, func(i int) bool {
+			for len(inTail) > 0 && inTail[0].index < i {
+				inTail = inTail[1:]
+			}
+			return len(inTail) > 0 && inTail[0].index == i
+		})
 	}
 	if len(maybe) == 0 {
 		return nil, nil
 	}
-	done := l.disk.index.viewRuns(l.id, func(get func(runKey) []byte) {
+	keys := make([]runKey, len(runs))
+	for i, r := range runs {
+		keys[i] = keyOfRun(r)
+	}
+	done := l.disk.index.viewRuns(l.id, keys, func(get func(runKey) []byte) {
 		for _, i := range maybe {
 			var e dedupe.Entry
 			var ok bool
@@ -289,9 +293,9 @@ func (l *Log) lookIntoRuns(runs []*dedupe.Run, ids []dedupe.ID, absent []int) (k
 
 // keyOfRun is where the index keeps a run.
 func keyOfRun(r *dedupe.Run) runKey {
-	class := uint8(0)
-	for limit := 2 * dedupe.FlushEntries; class < runClasses-1 && r.Count >= limit; limit *= 4 {
-		class++
+	k := runKey{first: r.First, next: r.Next}
+	if r.Top() {
+		k.class = runClasses - 1
 	}
-	return runKey{class: class, first: r.First, next: r.Next}
+	return k
 }

@@ -12,16 +12,26 @@ const (
 	flushEveryBytes = 64 << 20
 	// flushRolledBytes: a closed segment is a reason to flush if it was that much.
 	flushRolledBytes = 4 << 20
+	// heldIDs is how many ids all logs together may hold in memory, at some 60 bytes each,
+	// until each log that gets more brings its own to the index from flushHeldIDs on
+	// instead of disk.flushIDs.
+	heldIDs      = 1 << 20
+	flushHeldIDs = 1 << 10
 )
 
 // flushSoon has a goroutine bring to the index what is committed of the memory, if
 // it is time. Call it under mu.
 func (l *Log) flushSoon() {
+	l.countHeld()
 	if l.memory == nil || l.flushing || l.learning || l.closed || l.failed != nil || l.hole != maxInt64 {
 		return
 	}
 	due := l.unflushed >= flushEveryBytes || l.rolled && l.unflushed >= flushRolledBytes
-	if !due && !l.memory.FlushDue(l.flushable()) {
+	ids := l.disk.flushIDs
+	if l.disk.heldIDs.Load() > heldIDs {
+		ids = flushHeldIDs
+	}
+	if !due && !l.memory.FlushDue(l.flushable(), ids) {
 		return
 	}
 	l.flushing = true
@@ -34,6 +44,16 @@ func (l *Log) flushSoon() {
 		l.flushing = false
 		l.mu.Unlock()
 	})
+}
+
+// countHeld counts the ids that the log holds in memory among those of all logs. Call it under mu.
+func (l *Log) countHeld() {
+	held := 0
+	if l.memory != nil && !l.gone {
+		held = l.memory.TailLen()
+	}
+	l.disk.heldIDs.Add(int64(held - l.held))
+	l.held = held
 }
 
 // flushable is the offset below which nothing is ever cut off, but by an unclean

@@ -24,6 +24,9 @@ type remembering struct {
 	opts  func(*Options)
 }
 
+// testFlushIDs is how many ids a log under test holds in memory: fewer than others do.
+const testFlushIDs = 4096
+
 func newRemembering(t testing.TB, dir string) *remembering {
 	r := &remembering{t: t, dir: dir, id: PartitionID{Topic: uuid.UUID{9}}, nowMs: 1_700_000_000_000, epoch: 1, opts: func(*Options) {},
 		cfg: LogConfig{RetentionBytes: -1, RetentionAge: -1, DedupeAge: time.Hour}}
@@ -39,6 +42,7 @@ func (r *remembering) open() *remembering {
 		r.t.Fatal(err)
 	}
 	r.t.Cleanup(func() { _ = s.Close() })
+	s.disk.flushIDs = testFlushIDs
 	l, err := s.OpenLog(r.id, r.cfg, func() {})
 	if err != nil {
 		r.t.Fatal(err)

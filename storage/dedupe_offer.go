@@ -27,6 +27,7 @@ type Offer struct {
 
 	// What Prepare found out.
 	prepared bool
+	tail     bool // of the memory's tail, too: a first look leaves it to StageOffer, and is often enough
 	seen     seenAt
 	known    []found        // ids that the log knows
 	repeats  dedupe.Verdict // on the producer's batch
@@ -125,7 +126,8 @@ func (o *Offer) producer() dedupe.Producer {
 // lock of the caller's may be held. Errors: *MessageReusedError, *SequenceGapError,
 // *UnknownProducerError, *ProducerFencedError, *CorruptError, ErrClosed, *FailedError.
 func (l *Log) Prepare(o *Offer) error {
-	o.prepared, o.known, o.fates, o.repeats = false, nil, nil, dedupe.Verdict{}
+	o.tail = o.prepared
+	o.known, o.fates, o.repeats = nil, nil, dedupe.Verdict{}
 	o.out, o.outFacts = o.batches, o.facts
 	o.prepared = true
 	if o.facts == nil {
@@ -150,7 +152,7 @@ func (l *Log) Prepare(o *Offer) error {
 		}
 	}
 	var err error
-	if o.known, o.seen, err = l.lookUp(o.ids); err != nil {
+	if o.known, o.seen, err = l.lookUp(o.ids, o.tail); err != nil {
 		return err
 	}
 	l.mu.Lock()

@@ -57,7 +57,7 @@ func (l *Log) restore(m logMeta) error {
 	}
 	var runs []*dedupe.Run
 	var err error
-	done := l.disk.index.viewRuns(l.id, func(get func(runKey) []byte) {
+	done := l.disk.index.viewRuns(l.id, m.Runs, func(get func(runKey) []byte) {
 		for _, k := range m.Runs {
 			bytes := get(k)
 			if bytes == nil {
@@ -66,6 +66,10 @@ func (l *Log) restore(m logMeta) error {
 			}
 			var run *dedupe.Run
 			if run, err = dedupe.OpenRun(bytes); err != nil {
+				return
+			}
+			if k != keyOfRun(run) {
+				err = fmt.Errorf("storage: run of message ids from offset %d is under another one's key", k.first)
 				return
 			}
 			runs = append(runs, run)
@@ -116,7 +120,7 @@ func (l *Log) learn(from int64) error {
 			l.mu.Lock()
 			memory := l.remember(f.Base)
 			memory.Note(f)
-			due = memory.FlushDue(min(l.flushable(), from))
+			due = memory.FlushDue(min(l.flushable(), from), l.disk.flushIDs)
 			l.mu.Unlock()
 		}
 		if due {

@@ -17,6 +17,9 @@ func (l *Log) StageOffer(at int64, o *Offer, leaderEpoch int32) (s Staged, ok bo
 	}
 	if len(o.out) > 0 {
 		if err := l.disk.admit(o.outBytes); err != nil {
+			if !o.tail {
+				err = ErrStale // who brings nothing new needs no room
+			}
 			return Staged{}, false, err
 		}
 	}

@@ -11,7 +11,6 @@ import (
 
 	"go.etcd.io/bbolt"
 
-	"highwater/storage/dedupe"
 	"highwater/storage/vfs"
 )
 
@@ -77,7 +76,7 @@ func TestStartReadsTheTailAtMost(t *testing.T) {
 		runs += run.Count
 	}
 	r.log.mu.Unlock()
-	if covered < ids-2*dedupe.FlushEntries || runs < ids-2*dedupe.FlushEntries {
+	if covered < ids-2*testFlushIDs || runs < ids-2*testFlushIDs {
 		t.Fatalf("covered is %d, %d ids in runs", covered, runs)
 	}
 	if err := r.store.index.flush(); err != nil {
@@ -286,4 +285,40 @@ func TestIDsOfAnotherReplica(t *testing.T) {
 		follower.consistent()
 		follower.reopen()
 	}
+}
+
+// TestManyLogsHoldFewIDsEach: when all logs together hold many ids in memory, each brings its
+// own to the index early.
+func TestManyLogsHoldFewIDsEach(t *testing.T) {
+	r := newRemembering(t, t.TempDir()).open()
+	r.many("m", flushHeldIDs+100)
+	if covered := r.covered(); covered != 0 {
+		t.Fatalf("covered is %d with few ids", covered)
+	}
+	const others = heldIDs
+	r.store.disk.heldIDs.Add(others)
+	r.many("n", 200)
+	r.log.bg.Wait()
+	if covered := r.covered(); covered < flushHeldIDs {
+		t.Errorf("covered is %d", covered)
+	}
+	held := int64(r.log.memory.TailLen())
+	if r.many("o", 10); r.store.disk.heldIDs.Load() < others+held {
+		t.Errorf("%d ids are counted of %d", r.store.disk.heldIDs.Load()-others, held)
+	}
+	if err := r.store.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if n := r.store.disk.heldIDs.Load(); n != others {
+		t.Errorf("a closed log holds %d ids", n-others)
+	}
+}
+
+func (r *remembering) covered() int64 {
+	r.log.mu.Lock()
+	defer r.log.mu.Unlock()
+	if r.log.memory == nil {
+		return 0
+	}
+	return r.log.memory.Covered()
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/rs/zerolog"
 
+	"highwater/storage/dedupe"
 	"highwater/storage/vfs"
 )
 
@@ -38,6 +39,10 @@ type disk struct {
 	syncs chan struct{}
 	// flushes holds a token for the log that brings what it remembers to the index.
 	flushes chan struct{}
+	// flushIDs is how many ids a log holds in memory at most until it brings them to the index.
+	flushIDs int
+	// heldIDs counts the message ids that logs hold in memory (Log.countHeld).
+	heldIDs atomic.Int64
 	// chunks pools *[chunkBytes]byte.
 	chunks sync.Pool
 	// failed latches the whole store when a write, fsync or close failed (S4). It
@@ -72,7 +77,7 @@ type logIndex interface {
 	// producers (index_dedupe.go).
 	noteDedupe(id PartitionID, make func(*logMeta) (dedupeNote, bool))
 	dedupeState(id PartitionID) []byte
-	viewRuns(id PartitionID, read func(get func(runKey) []byte)) (done bool)
+	viewRuns(id PartitionID, keys []runKey, read func(get func(runKey) []byte)) (done bool)
 	copyRun(id PartitionID, k runKey) []byte
 }
 
@@ -82,6 +87,7 @@ func newDisk(fs vfs.FS, dir string, index logIndex, opts Options) *disk {
 		backlog:    maxBacklogBytes,
 		syncs:      make(chan struct{}, maxParallelSyncs),
 		flushes:    make(chan struct{}, 1),
+		flushIDs:   dedupe.FlushEntries,
 		chunks:     sync.Pool{New: func() any { return new([chunkBytes]byte) }},
 		failed:     func(error) {},
 		admit:      func(int64) error { return nil },

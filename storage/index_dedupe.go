@@ -11,7 +11,7 @@ import (
 // What the index keeps of the message ids and producers that a log remembers: one
 // state entry, and runs of ids, which are never changed (storage/dedupe). A run's key
 // begins with its class, so that small runs, which come and go, share no page with
-// those of 10 MB: bbolt writes a page anew for each change in it.
+// those that stay, of 10 MB: bbolt writes a page anew for each change in it.
 
 // runKey names a run of one log.
 type runKey struct {
@@ -19,8 +19,9 @@ type runKey struct {
 	first, next int64 // the offsets that it covers: no other run ever has had these two
 }
 
-// runClasses bounds the classes of runs.
-const runClasses = 8
+// runClasses is the number of classes: of runs that are merged sooner or later, and of
+// those that aren't.
+const runClasses = 2
 
 // urgentRunBytes is how much of runs may wait for the writer's next tick.
 const urgentRunBytes = 16 << 20
@@ -111,9 +112,9 @@ func (ix *index) dedupeState(id PartitionID) []byte {
 	return state
 }
 
-// notedRuns are the log's runs in the layers; a nil one is removed. hidden: the file
-// has no more of it.
-func (ix *index) notedRuns(id PartitionID) (noted map[runKey][]byte, hidden bool) {
+// notedRuns are those of the log's runs that the layers name; a nil one is removed. hidden: the
+// file has no more of it.
+func (ix *index) notedRuns(id PartitionID, keys ...runKey) (noted map[runKey][]byte, hidden bool) {
 	ix.mu.RLock()
 	defer ix.mu.RUnlock()
 	for _, l := range [...]*layer{ix.dirty, ix.inWrite} {
@@ -121,24 +122,26 @@ func (ix *index) notedRuns(id PartitionID) (noted map[runKey][]byte, hidden bool
 		if n == nil || hidden {
 			continue
 		}
-		for k, run := range n.dedupe.runs {
-			if _, known := noted[k]; !known {
-				if noted == nil {
-					noted = map[runKey][]byte{}
-				}
-				noted[k] = run
+		for _, k := range keys {
+			run, changed := n.dedupe.runs[k]
+			if _, known := noted[k]; known || !changed {
+				continue
 			}
+			if noted == nil {
+				noted = map[runKey][]byte{}
+			}
+			noted[k] = run
 		}
 		hidden = n.dropped || n.dedupe.dropped
 	}
 	return noted, hidden
 }
 
-// viewRuns calls read with a look into the log's runs as they are now; what get
-// returns is good only until read returns, and nil for a run that isn't there. It
+// viewRuns calls read with a look into these runs of the log as they are now; what get
+// returns of one of them is good only until read returns, and nil for a run that isn't there. It
 // checks no checksum: that is for who reads all of a run. false: it could not be read.
-func (ix *index) viewRuns(id PartitionID, read func(get func(runKey) []byte)) (done bool) {
-	noted, hidden := ix.notedRuns(id)
+func (ix *index) viewRuns(id PartitionID, keys []runKey, read func(get func(runKey) []byte)) (done bool) {
+	noted, hidden := ix.notedRuns(id, keys...)
 	ix.view(func(tx *bbolt.Tx) error {
 		bucket := tx.Bucket(bucketIDs)
 		read(func(k runKey) []byte {
@@ -159,7 +162,7 @@ func (ix *index) viewRuns(id PartitionID, read func(get func(runKey) []byte)) (d
 
 // copyRun is a run's bytes, checked, and never changed; nil: it isn't there, or damaged.
 func (ix *index) copyRun(id PartitionID, k runKey) (run []byte) {
-	noted, hidden := ix.notedRuns(id)
+	noted, hidden := ix.notedRuns(id, k)
 	if run, known := noted[k]; known || hidden {
 		return run
 	}

@@ -104,13 +104,16 @@ func checkDedupe(t *testing.T, ix *index, id PartitionID, m *keptDedupe, when st
 	if meta, _ := ix.meta(id); meta.Covered != m.covered {
 		t.Fatalf("%s: covered is %d, not %d", when, meta.Covered, m.covered)
 	}
-	done := ix.viewRuns(id, func(get func(runKey) []byte) {
-		for class := range uint8(runClasses) {
-			for n := range int64(50) {
-				k := runKey{class, n / 2, 30 + n%2}
-				if run := get(k); !bytes.Equal(run, m.runs[k]) {
-					t.Fatalf("%s: run %v has %d bytes instead of %d", when, k, len(run), len(m.runs[k]))
-				}
+	var keys []runKey
+	for class := range uint8(runClasses) {
+		for n := range int64(50) {
+			keys = append(keys, runKey{class, n / 2, 30 + n%2})
+		}
+	}
+	done := ix.viewRuns(id, keys, func(get func(runKey) []byte) {
+		for _, k := range keys {
+			if run := get(k); !bytes.Equal(run, m.runs[k]) {
+				t.Fatalf("%s: run %v has %d bytes instead of %d", when, k, len(run), len(m.runs[k]))
 			}
 		}
 	})

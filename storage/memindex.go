@@ -198,7 +198,7 @@ func (ix *memIndex) dedupeState(id PartitionID) []byte {
 	return ix.log(id).state
 }
 
-func (ix *memIndex) viewRuns(id PartitionID, read func(get func(runKey) []byte)) bool {
+func (ix *memIndex) viewRuns(id PartitionID, _ []runKey, read func(get func(runKey) []byte)) bool {
 	ix.mu.Lock()
 	runs := maps.Clone(ix.log(id).runs)
 	ix.mu.Unlock()

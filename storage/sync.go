@@ -268,6 +268,7 @@ func (l *Log) stop(last func()) {
 	l.bg.Wait()
 	l.mu.Lock()
 	l.gone, l.wantSync = true, false
+	l.countHeld()
 	l.dropStaged(ErrClosed)
 	l.wakeSynced()
 	segments := l.segments

@@ -16,10 +16,8 @@ const (
 // it. IDs are hashes already; the filter takes their bits as they are.
 type filter []byte
 
-// newFilter makes a filter for count ids.
-func newFilter(count int) filter {
-	return make(filter, max(1, (count+filterIDs-1)/filterIDs)*filterBlock)
-}
+// filterSize is that of a filter for count ids, in bytes. It is empty when it is all zeros.
+func filterSize(count int) int { return max(1, (count+filterIDs-1)/filterIDs) * filterBlock }
 
 func (f filter) add(id *ID) {
 	block, h, step := f.place(id)
@@ -38,6 +36,18 @@ func (f filter) has(id *ID) bool {
 		h += step
 	}
 	return true
+}
+
+// firstBits has the i-th bit set if the first two bits of the i-th id are. There are at most 64 ids.
+func (f filter) firstBits(ids []ID) (set uint64) {
+	for i := range ids {
+		block, h, step := f.place(&ids[i])
+		first := block[h>>26] >> (h >> 23 & 7)
+		h += step
+		second := block[h>>26] >> (h >> 23 & 7)
+		set |= uint64(first&second&1) << i
+	}
+	return set
 }
 
 func (f filter) place(id *ID) (block *[filterBlock]byte, h, step uint32) {

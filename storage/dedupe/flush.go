@@ -1,5 +1,7 @@
 package dedupe
 
+import "slices"
+
 // Flush moves what is committed out of the tail into a run, and makes a snapshot of the
 // producers: BeginFlush under the lock, Build without it, then the owner stores
 // both and the new Covered together, then CommitFlush under the lock. There is one at a time.
@@ -13,21 +15,22 @@ type Flush struct {
 	// nothing to build.
 	Unchanged bool
 
-	first         int64
 	newest, total int64
-	entries       []Entry
+	edge          edge
+	entries       []tailEntry
+	firstOrdinal  int64 // of entries[0]
 	producers     []*producer
 	marks         int
 }
 
-// FlushDue tells that enough lies below the committed offset for a flush. It may be
-// time for one for other reasons too.
-func (s *State) FlushDue(committed int64) bool {
-	if len(s.tail.entries) >= FlushEntries && s.tail.entries[FlushEntries-1].offset < committed {
+// FlushDue tells that enough lies below the committed offset for a flush: so many ids, or
+// batches of producers. It may be time for one for other reasons too.
+func (s *State) FlushDue(committed int64, ids int) bool {
+	if len(s.tail.entries) >= ids && s.tail.entries[ids-1].offset < committed {
 		return true
 	}
 	// A snapshot of many producers shouldn't be written for few batches.
-	marks := max(FlushEntries, len(s.producers.byID)/4)
+	marks := max(flushMarks, len(s.producers.byID)/4)
 	return len(s.journal) >= marks && s.journal[marks-1].next <= committed
 }
 
@@ -48,15 +51,8 @@ func (s *State) BeginFlush(committed int64) *Flush {
 	f := &Flush{Below: below, marks: marks, newest: s.newestAt(below), total: s.totalAt(below)}
 	if f.Unchanged = n == 0 && marks == 0; !f.Unchanged {
 		f.producers = without(s.producers.list(), s.journal[marks:])
-		edge := s.cfg.edge(f.newest, f.total, s.start)
-		for i := range n {
-			if e := s.tail.entry(i); edge.live(e) {
-				f.entries = append(f.entries, e)
-			}
-		}
-	}
-	if len(f.entries) > 0 {
-		f.first = f.entries[0].Offset
+		f.edge = s.cfg.edge(f.newest, f.total, s.start)
+		f.entries, f.firstOrdinal = slices.Clone(s.tail.entries[:n]), s.tail.first
 	}
 	f.producers = youngEnough(f.producers, s.cfg.producerEdge(f.newest))
 	s.flushing = f
@@ -66,7 +62,16 @@ func (s *State) BeginFlush(committed int64) *Flush {
 // Build makes the bytes of a run, nil if no id is in it, and of the snapshot. Call it
 // once, without the lock.
 func (f *Flush) Build() (run, snapshot []byte) {
-	return buildRun(f.first, f.Below, f.entries), appendSnapshot(nil, f.Below, f.newest, f.total, f.producers)
+	live := make([]Entry, 0, len(f.entries))
+	for i := range f.entries {
+		if e := f.entries[i].entry(f.firstOrdinal + int64(i)); f.edge.live(e) {
+			live = append(live, e)
+		}
+	}
+	if len(live) > 0 {
+		run = buildRun(live[0].Offset, f.Below, live)
+	}
+	return run, appendSnapshot(nil, f.Below, f.newest, f.total, f.producers)
 }
 
 // CommitFlush takes the entries from the tail that the run has now; run is nil if

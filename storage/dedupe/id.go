@@ -23,13 +23,18 @@ func IDOf(id []byte) ID {
 // same bytes, parted elsewhere, differ. It is reused by the next Begin. The zero
 // value is ready.
 type Content struct {
-	digest  xxhash.Digest
-	scratch [9]byte
+	digest xxhash.Digest
+	buf    []byte // what the digest doesn't have yet
 }
+
+// contentBuffer is how much is gathered before it goes into the digest, which takes long strings
+// much faster than short ones.
+const contentBuffer = 1 << 10
 
 // Begin starts with key and value.
 func (c *Content) Begin(key, value []byte) {
 	c.digest.Reset()
+	c.buf = c.buf[:0]
 	c.part(key)
 	c.part(value)
 }
@@ -42,19 +47,35 @@ func (c *Content) Header(name, value []byte) {
 
 // Number adds a number, where the content is more than a record.
 func (c *Content) Number(n uint64) {
-	binary.BigEndian.PutUint64(c.scratch[:8], n)
-	_, _ = c.digest.Write(c.scratch[:8]) // never fails
+	c.buf = binary.BigEndian.AppendUint64(c.buf, n)
+	c.spill(contentBuffer)
 }
 
 // Sum is the hash of all since Begin.
-func (c *Content) Sum() uint64 { return c.digest.Sum64() }
+func (c *Content) Sum() uint64 {
+	c.spill(0)
+	return c.digest.Sum64()
+}
 
 func (c *Content) part(b []byte) {
-	c.scratch[0] = 1
+	there := byte(1)
 	if b == nil {
-		c.scratch[0] = 0
+		there = 0
 	}
-	binary.BigEndian.PutUint64(c.scratch[1:], uint64(len(b)))
-	_, _ = c.digest.Write(c.scratch[:]) // never fails
-	_, _ = c.digest.Write(b)
+	c.buf = binary.BigEndian.AppendUint64(append(c.buf, there), uint64(len(b)))
+	if len(b) < contentBuffer {
+		c.buf = append(c.buf, b...)
+		c.spill(contentBuffer)
+		return
+	}
+	c.spill(0)
+	_, _ = c.digest.Write(b) // never fails
+}
+
+// spill empties the buffer if it holds more than that.
+func (c *Content) spill(above int) {
+	if len(c.buf) > above {
+		_, _ = c.digest.Write(c.buf) // never fails
+		c.buf = c.buf[:0]
+	}
 }

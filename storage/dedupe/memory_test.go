@@ -29,7 +29,7 @@ func (d disk) read(r *Run) ([]byte, error) { return d[r.First], nil }
 
 // settle flushes and merges all that is due.
 func settle(t testing.TB, s *State, d disk) {
-	for s.FlushDue(s.Next()) {
+	for s.FlushDue(s.Next(), FlushEntries) {
 		f := s.BeginFlush(s.Next())
 		b, _ := f.Build()
 		if r := open(t, b); r != nil {
@@ -219,7 +219,7 @@ func BenchmarkProducer(b *testing.B) {
 		}
 		at[i%1000]++
 		s.Note(&Batch{Base: s.Next(), Next: s.Next() + 1, Time: s.Next(), Producer: p})
-		if s.FlushDue(s.Next()) {
+		if s.FlushDue(s.Next(), FlushEntries) {
 			f := s.BeginFlush(s.Next())
 			f.Build()
 			s.CommitFlush(f, nil)

@@ -2,26 +2,23 @@ package dedupe
 
 import (
 	"bytes"
+	"encoding/binary"
 	"slices"
 	"sort"
 )
 
 const (
-	mergeRuns = 4 // of a class become one of the next class
-	// topClass runs aren't merged any more: 256 Ki entries, 10 MiB.
-	topClass = 3
-	// maxMerged bounds the entries of a merge: twice what a run of the top class has.
-	maxMerged = 512 << 10
+	// mergeRuns are so many runs below the top class that they become one.
+	mergeRuns = 8
+	// topRun is the number of entries from which on a run isn't merged any more: with FlushEntries in
+	// each, a flush and one merge are all that an id takes part in.
+	topRun = mergeRuns * FlushEntries
+	// maxMerged bounds the entries of a merge: twice what mergeRuns flushes give, 20 MiB.
+	maxMerged = 2 * topRun
 )
 
-// class is the size class of a run: 4 Ki entries, 16 Ki, 64 Ki, 256 Ki.
-func (r *Run) class() int {
-	c := 0
-	for limit := 2 * FlushEntries; c < topClass && r.Count >= limit; limit *= mergeRuns {
-		c++
-	}
-	return c
-}
+// Top tells that the run is large enough to stay what it is.
+func (r *Run) Top() bool { return r.Count >= topRun }
 
 // Merge makes one run of several, without what has expired, or drops expired runs:
 // BeginMerge under the lock, Build without it, then the owner stores the new run and removes
@@ -50,20 +47,17 @@ func (s *State) BeginMerge() *Merge {
 	return m
 }
 
-// mergeable finds the neighbours to merge: at least four of a class, or below. The smallest
-// class comes first.
+// mergeable finds neighbours below the top class, as many as make one run.
 func mergeable(runs []*Run) (from, to int) {
-	for c := range topClass {
-		for from := 0; from < len(runs); from++ {
-			to, count := from, 0
-			for to < len(runs) && runs[to].class() <= c && count+runs[to].Count <= maxMerged &&
-				runs[to].Next-runs[from].First <= maxSpan/2 && runs[to].nextOrdinal-runs[from].firstOrdinal < 1<<31 {
-				count += runs[to].Count
-				to++
-			}
-			if to-from >= mergeRuns {
-				return from, to
-			}
+	for from := range runs {
+		to, count := from, 0
+		for to < len(runs) && !runs[to].Top() && count+runs[to].Count <= maxMerged &&
+			runs[to].Next-runs[from].First <= maxSpan/2 && runs[to].nextOrdinal-runs[from].firstOrdinal < 1<<31 {
+			count += runs[to].Count
+			to++
+		}
+		if to-from >= mergeRuns {
+			return from, to
 		}
 	}
 	return 0, 0
@@ -77,6 +71,7 @@ func (m *Merge) Build(read Reader) (run []byte, err error) {
 		return nil, nil
 	}
 	var cursors []*runCursor
+	var heads []uint64 // of the entries that cursors are at, for a quick look
 	capacity := 0
 	for _, r := range m.Replaces {
 		if !m.edge.liveRun(r) {
@@ -90,7 +85,7 @@ func (m *Merge) Build(read Reader) (run []byte, err error) {
 		if err := c.next(); err != nil {
 			return nil, err
 		}
-		cursors = append(cursors, c)
+		cursors, heads = append(cursors, c), append(heads, c.head())
 		capacity += r.Count
 	}
 	// What is live isn't below the edge.
@@ -98,19 +93,19 @@ func (m *Merge) Build(read Reader) (run []byte, err error) {
 	for len(cursors) > 0 {
 		least := len(cursors) - 1 // of equal ids the newest comes first
 		for i := least - 1; i >= 0; i-- {
-			if bytes.Compare(cursors[i].entry.ID[:], cursors[least].entry.ID[:]) < 0 {
+			if heads[i] < heads[least] || heads[i] == heads[least] && bytes.Compare(cursors[i].entry.ID[:], cursors[least].entry.ID[:]) < 0 {
 				least = i
 			}
 		}
 		c := cursors[least]
 		if m.edge.live(c.entry) {
-			w.add(c.entry)
+			w.add(&c.entry)
 		}
 		if err := c.next(); err != nil {
 			return nil, err
 		}
-		if c.done {
-			cursors = slices.Delete(cursors, least, least+1)
+		if heads[least] = c.head(); c.done {
+			cursors, heads = slices.Delete(cursors, least, least+1), slices.Delete(heads, least, least+1)
 		}
 	}
 	return w.finish(newest.Next), nil
@@ -125,6 +120,8 @@ type runCursor struct {
 	entry Entry
 	done  bool
 }
+
+func (c *runCursor) head() uint64 { return binary.BigEndian.Uint64(c.entry.ID[:]) }
 
 func (c *runCursor) next() (err error) {
 	if len(c.block) == 0 {

@@ -22,7 +22,7 @@ func TestModel(t *testing.T) {
 	seen := map[string]int{}
 	for seed := range seeds {
 		w := newWorld(t, uint64(seed), seen)
-		w.run(250)
+		w.run(700)
 		if t.Failed() {
 			t.Fatalf("seed %d, config %+v", seed, w.cfg)
 		}

@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"hash/crc32"
 	"math"
+	"math/bits"
 	"slices"
 )
 
@@ -12,35 +13,38 @@ import (
 // newest of an id first.
 type runWriter struct {
 	frame               Run // First, and the bases of what entries say: firstOrdinal, MinTime
-	blocks              []byte
-	maxTime, maxOrdinal int64 // of the entries
+	buf                 []byte
+	blocks              []byte // of buf, behind room for header and filter of as many entries as may come
+	maxTime, maxOrdinal int64  // of the entries
 }
 
 // newRunWriter takes a run's first offset, a time and an ordinal below which no entry has one, and
 // the number of entries that will come at most.
 func newRunWriter(first, minTime, minOrdinal int64, capacity int) *runWriter {
+	front := runHeaderSize + filterSize(capacity) + 4
+	buf := make([]byte, front+blocksSize(capacity))
 	return &runWriter{
 		frame:  Run{First: first, MinTime: minTime, firstOrdinal: minOrdinal},
-		blocks: make([]byte, 0, blocksSize(capacity)),
+		buf:    buf,
+		blocks: buf[front:front],
 	}
 }
 
-func (w *runWriter) add(e Entry) {
+func (w *runWriter) add(e *Entry) {
 	if w.frame.Count > 0 && w.frame.Count%blockEntries == 0 {
 		w.closeBlock()
 	}
 	w.frame.Count++
 	w.maxTime, w.maxOrdinal = max(w.maxTime, e.Time), max(w.maxOrdinal, e.Ordinal)
-	b := append(w.blocks, e.ID[:]...)
-	b = appendUint48(b, e.Offset-w.frame.First)
-	b = appendUint48(b, e.Time-w.frame.MinTime)
-	b = binary.BigEndian.AppendUint32(b, uint32(e.Ordinal-w.frame.firstOrdinal))
-	w.blocks = binary.BigEndian.AppendUint64(b, e.Content)
-}
-
-func appendUint48(b []byte, v int64) []byte {
-	b = binary.BigEndian.AppendUint16(b, uint16(v>>32))
-	return binary.BigEndian.AppendUint32(b, uint32(v))
+	n := len(w.blocks)
+	w.blocks = w.blocks[:n+entrySize]
+	b := w.blocks[n:]
+	copy(b, e.ID[:])
+	offset, time := uint64(e.Offset-w.frame.First), uint64(e.Time-w.frame.MinTime) // 6 bytes each
+	binary.BigEndian.PutUint64(b[16:], offset<<16|time>>32)
+	binary.BigEndian.PutUint32(b[24:], uint32(time))
+	binary.BigEndian.PutUint32(b[28:], uint32(e.Ordinal-w.frame.firstOrdinal))
+	binary.BigEndian.PutUint64(b[32:], e.Content)
 }
 
 func (w *runWriter) closeBlock() {
@@ -54,61 +58,81 @@ func (w *runWriter) finish(next int64) []byte {
 		return nil
 	}
 	w.closeBlock()
-	f := newFilter(w.frame.Count)
-	for at, i := 0, 0; i < w.frame.Count; i++ {
-		if i > 0 && i%blockEntries == 0 {
-			at += 4
-		}
-		f.add((*ID)(w.blocks[at:]))
-		at += entrySize
+	end := runHeaderSize + filterSize(w.frame.Count)
+	b := append(w.buf[:end+4], w.blocks...) // where they are, unless fewer have come
+	f := filter(b[runHeaderSize:end])
+	for i, blocks := 0, b[end+4:]; i < w.frame.Count; i++ {
+		f.add((*ID)(blocks[i*entrySize+i/blockEntries*4:]))
 	}
-	b := make([]byte, 0, runHeaderSize+len(f)+4+len(w.blocks))
-	b = append(b, runVersion, 0, 0, 0)
-	b = binary.BigEndian.AppendUint32(b, uint32(w.frame.Count))
+	h := append(b[:0], runVersion, 0, 0, 0)
+	h = binary.BigEndian.AppendUint32(h, uint32(w.frame.Count))
 	for _, v := range []int64{w.frame.First, next, w.frame.firstOrdinal, w.maxOrdinal + 1, w.frame.MinTime, w.maxTime} {
-		b = binary.BigEndian.AppendUint64(b, uint64(v))
+		h = binary.BigEndian.AppendUint64(h, uint64(v))
 	}
-	b = binary.BigEndian.AppendUint32(b, uint32(len(f)))
-	b = append(b, f...)
-	b = binary.BigEndian.AppendUint32(b, crc32.Checksum(b, castagnoli))
-	return append(b, w.blocks...)
+	binary.BigEndian.AppendUint32(h, uint32(len(f)))
+	binary.BigEndian.PutUint32(b[end:], crc32.Checksum(b[:end], castagnoli))
+	return b
 }
 
-// buildRun makes a run of entries in any order; it sorts them. nil if there are none.
+// buildRun makes a run of entries in any order. nil if there are none.
 func buildRun(first, next int64, entries []Entry) []byte {
 	if len(entries) == 0 {
 		return nil
 	}
-	// Sorted are their places: to move entries around takes most of the time.
-	type place struct {
-		head uint64 // of the id
-		at   int32
-	}
-	places := make([]place, len(entries))
 	minTime, minOrdinal := int64(math.MaxInt64), int64(math.MaxInt64)
 	for i := range entries {
-		e := &entries[i]
-		minTime, minOrdinal = min(minTime, e.Time), min(minOrdinal, e.Ordinal)
-		places[i] = place{binary.BigEndian.Uint64(e.ID[:]), int32(i)}
+		minTime, minOrdinal = min(minTime, entries[i].Time), min(minOrdinal, entries[i].Ordinal)
 	}
-	slices.SortFunc(places, func(a, b place) int {
-		switch {
-		case a.head < b.head:
-			return -1
-		case a.head > b.head:
-			return 1
-		}
-		return byID(entries[a.at], entries[b.at])
-	})
 	w := newRunWriter(first, minTime, minOrdinal, len(entries))
-	for _, p := range places {
-		w.add(entries[p.at])
+	for _, p := range inOrder(entries) {
+		w.add(&entries[p.at])
 	}
 	return w.finish(next)
 }
 
+// ordered is an entry's place in a list.
+type ordered struct {
+	head uint64 // of the id
+	at   int32
+}
+
+// inOrder gives the places of the entries in the order of byID. IDs are spread evenly:
+// dealt out by their first bits they are nearly sorted, a few to a heap.
+func inOrder(entries []Entry) []ordered {
+	heaps := 1 << bits.Len(uint(len(entries)/4))
+	shift := 64 - bits.Len(uint(heaps)) + 1
+	ends := make([]int32, heaps+1) // of the heaps before; while they are dealt out, of each so far
+	for i := range entries {
+		ends[binary.BigEndian.Uint64(entries[i].ID[:])>>shift+1]++
+	}
+	for h := range heaps {
+		ends[h+1] += ends[h]
+	}
+	out := make([]ordered, len(entries))
+	for i := range entries {
+		head := binary.BigEndian.Uint64(entries[i].ID[:])
+		end := &ends[head>>shift]
+		out[*end] = ordered{head, int32(i)}
+		*end++
+	}
+	begin := int32(0)
+	for h := range heaps {
+		slices.SortFunc(out[begin:ends[h]], func(a, b ordered) int {
+			switch {
+			case a.head < b.head:
+				return -1
+			case a.head > b.head:
+				return 1
+			}
+			return byID(&entries[a.at], &entries[b.at])
+		})
+		begin = ends[h]
+	}
+	return out
+}
+
 // byID orders entries by id, the newest of an id first.
-func byID(a, b Entry) int {
+func byID(a, b *Entry) int {
 	if c := bytes.Compare(a.ID[:], b.ID[:]); c != 0 {
 		return c
 	}

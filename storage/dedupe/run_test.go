@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -134,5 +135,34 @@ func TestFormatRun(t *testing.T) {
 	}
 	if strings.TrimSpace(shown) != strings.Join(want, "\n") {
 		t.Errorf("docs/FORMAT.md shows\n%swant\n%s", shown, strings.Join(want, "\n"))
+	}
+}
+
+// MaybeIn says of each id what the filters say one by one.
+func TestMaybeIn(t *testing.T) {
+	rng := rand.New(rand.NewPCG(7, 8))
+	var runs []*Run
+	var ids []ID
+	for range 5 {
+		entries := entriesOf(rng, 100+rng.IntN(400))
+		r, err := OpenRun(buildRun(0, 1500, entries))
+		if err != nil {
+			t.Fatal(err)
+		}
+		runs = append(runs, r)
+		for i := range 30 {
+			ids = append(ids, entries[i].ID, randomID(rng))
+		}
+	}
+	for n := range len(ids) + 1 {
+		want := []int{-7}
+		for i := range n {
+			if slices.ContainsFunc(runs, func(r *Run) bool { return r.filter.has(&ids[i]) }) {
+				want = append(want, i)
+			}
+		}
+		if got := MaybeIn([]int{-7}, runs, ids[:n]); !slices.Equal(got, want) {
+			t.Fatalf("of %d ids %v, want %v", n, got, want)
+		}
 	}
 }

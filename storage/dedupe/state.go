@@ -131,6 +131,9 @@ func (s *State) Check(p Producer) (Verdict, error) { return s.producer(p.ID, s.n
 // runs have of the id.
 func (s *State) FindTail(id ID) (Entry, bool) { return s.tail.find(id) }
 
+// TailLen is the number of entries in the tail.
+func (s *State) TailLen() int { return len(s.tail.entries) }
+
 // Live tells whether an id's newest entry is in the window now.
 func (s *State) Live(e Entry) bool { return s.edge().live(e) }
 

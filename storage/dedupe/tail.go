@@ -26,10 +26,11 @@ type tailEntry struct {
 	content      uint64
 }
 
-func (t *tail) entry(i int) Entry {
-	e := &t.entries[i]
-	return Entry{ID: e.id, Offset: e.offset, Time: e.time, Content: e.content, Ordinal: t.first + int64(i)}
+func (e *tailEntry) entry(ordinal int64) Entry {
+	return Entry{ID: e.id, Offset: e.offset, Time: e.time, Content: e.content, Ordinal: ordinal}
 }
+
+func (t *tail) entry(i int) Entry { return t.entries[i].entry(t.first + int64(i)) }
 
 // find gives the newest entry of the id.
 func (t *tail) find(id ID) (Entry, bool) {
@@ -98,7 +99,7 @@ func (t *tail) drop(n int) {
 	if n == 0 {
 		return
 	}
-	// Into new memory: what a burst of uncommitted ids took is given back.
+	// Into new memory: what a busy time took is given back.
 	t.entries = slices.Clone(t.entries[n:])
 	t.prev = make([]uint32, len(t.entries))
 	t.first += int64(n)
