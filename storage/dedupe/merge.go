@@ -8,14 +8,19 @@ import (
 )
 
 const (
-	// mergeRuns are so many runs below the top class that they become one.
+	// maxSmall is how many runs that aren't large there may be.
+	maxSmall = 7
+	// mergeRuns of them, the oldest, become one when there are more.
 	mergeRuns = 8
 	// topRun is the number of entries from which on a run isn't merged any more: with FlushEntries in
 	// each, a flush and one merge are all that an id takes part in.
 	topRun = mergeRuns * FlushEntries
-	// maxMerged bounds the entries of a merge: twice what mergeRuns flushes give, 20 MiB.
+	// maxMerged bounds the entries of a merge: 20 MiB.
 	maxMerged = 2 * topRun
 )
+
+// mergeRule is when to merge, and how many.
+type mergeRule struct{ maxSmall, runs int }
 
 // Top tells that the run is large enough to stay what it is.
 func (r *Run) Top() bool { return r.Count >= topRun }
@@ -38,7 +43,7 @@ func (s *State) BeginMerge() *Merge {
 	live := sort.Search(len(s.runs), func(i int) bool { return edge.liveRun(s.runs[i]) })
 	if live > 0 {
 		m.Replaces = s.runs[:live]
-	} else if from, to := mergeable(s.runs); to > from {
+	} else if from, to := s.merges.mergeable(s.runs); to > from {
 		m.Replaces = s.runs[from:to]
 	} else {
 		return nil
@@ -47,16 +52,26 @@ func (s *State) BeginMerge() *Merge {
 	return m
 }
 
-// mergeable finds neighbours below the top class, as many as make one run.
-func mergeable(runs []*Run) (from, to int) {
+// mergeable finds the oldest neighbours to merge if there are too many small runs. Where flushes
+// were small, more of them make one run.
+func (rule mergeRule) mergeable(runs []*Run) (from, to int) {
+	small := 0
+	for _, r := range runs {
+		if !r.Top() {
+			small++
+		}
+	}
+	if small <= rule.maxSmall {
+		return 0, 0
+	}
 	for from := range runs {
 		to, count := from, 0
-		for to < len(runs) && !runs[to].Top() && count+runs[to].Count <= maxMerged &&
+		for to < len(runs) && !runs[to].Top() && (to-from < rule.runs || count < topRun) && count+runs[to].Count <= maxMerged &&
 			runs[to].Next-runs[from].First <= maxSpan/2 && runs[to].nextOrdinal-runs[from].firstOrdinal < 1<<31 {
 			count += runs[to].Count
 			to++
 		}
-		if to-from >= mergeRuns {
+		if to-from >= rule.runs {
 			return from, to
 		}
 	}

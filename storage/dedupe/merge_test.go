@@ -22,7 +22,7 @@ func TestMergesKeepRunsFew(t *testing.T) {
 			runs = append(runs, &Run{First: offset, Next: offset + int64(n), Count: n, firstOrdinal: offset, nextOrdinal: offset + int64(n)})
 			offset, written = offset+int64(n), written+n
 			for {
-				from, to := mergeable(runs)
+				from, to := mergeRule{maxSmall, mergeRuns}.mergeable(runs)
 				if from == to {
 					break
 				}
@@ -39,9 +39,21 @@ func TestMergesKeepRunsFew(t *testing.T) {
 			}
 			most = max(most, low)
 		}
-		if most >= mergeRuns || written > 5*int(offset) {
+		if most > maxSmall || written > 5*int(offset) {
 			t.Errorf("seed %d: up to %d runs below the top class; %d entries written for %d", seed, most, written, offset)
 		}
 		t.Logf("seed %d: up to %d runs below the top class, %d in the end; each id written %.1f times", seed, most, len(runs), float64(written)/float64(offset))
+	}
+}
+
+// A state that was restored merges like one that wasn't: never a run alone.
+func TestMergesAfterARestore(t *testing.T) {
+	s, d := New(Config{Age: -1, Count: -1}), disk{}
+	if err := s.Restore(0, nil, nil); err != nil {
+		t.Fatal(err)
+	}
+	fill(t, s, d, rand.New(rand.NewPCG(1, 1)), 3*FlushEntries)
+	if n := len(s.Runs()); n != 3 {
+		t.Errorf("%d runs of 3 flushes", n)
 	}
 }

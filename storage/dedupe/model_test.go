@@ -84,6 +84,7 @@ func newWorld(t *testing.T, seed uint64, seen map[string]int) *world {
 
 func (w *world) fresh() *State {
 	s := New(w.cfg)
+	s.merges = mergeRule{maxSmall: 3, runs: 2} // so that a short run of the model merges, too
 	s.producers.max = modelProducers
 	s.SetStart(w.start)
 	return s

@@ -112,7 +112,7 @@ func parseProducer(b []byte) (p *producer, rest []byte) {
 // that is below covered is unknown then. On an error, a *CorruptError, the state is empty, with covered
 // 0: note the log from its start.
 func (s *State) Restore(covered int64, snapshotBytes []byte, runs []*Run) error {
-	*s = State{cfg: s.cfg, start: s.start, producers: producers{max: s.producers.max}, generation: s.generation + 1, evictedEarly: s.evictedEarly}
+	*s = State{cfg: s.cfg, start: s.start, producers: producers{max: s.producers.max}, merges: s.merges, generation: s.generation + 1, evictedEarly: s.evictedEarly}
 	snap := &snapshot{}
 	if snapshotBytes != nil {
 		var err error

@@ -25,6 +25,7 @@ type State struct {
 	generation   uint64
 	flushing     *Flush // nil: none, or it was overtaken
 	merging      *Merge
+	merges       mergeRule
 	evictedEarly uint64
 }
 
@@ -37,7 +38,7 @@ type mark struct {
 
 // New is the state of an empty log that begins at 0.
 func New(cfg Config) *State {
-	return &State{cfg: cfg, producers: producers{max: MaxProducers}}
+	return &State{cfg: cfg, producers: producers{max: MaxProducers}, merges: mergeRule{maxSmall, mergeRuns}}
 }
 
 // Configure changes the windows. What the old ones have let go doesn't come back.
@@ -104,7 +105,7 @@ func (s *State) noteMessages(b *Batch, time int64) (any bool) {
 		if len(s.tail.entries) == 0 {
 			s.tail.first = s.total
 		}
-		s.tail.push(tailEntry{id: m.ID, offset: offset, time: time, content: m.Content})
+		s.tail.push(&tailEntry{id: m.ID, offset: offset, time: time, content: m.Content})
 		s.total++
 		any = true
 	}
@@ -129,7 +130,7 @@ func (s *State) Check(p Producer) (Verdict, error) { return s.producer(p.ID, s.n
 
 // FindTail gives the newest entry of the id if it is in the tail, live or not; it is newer than what
 // runs have of the id.
-func (s *State) FindTail(id ID) (Entry, bool) { return s.tail.find(id) }
+func (s *State) FindTail(id ID) (Entry, bool) { return s.tail.find(&id) }
 
 // TailLen is the number of entries in the tail.
 func (s *State) TailLen() int { return len(s.tail.entries) }
@@ -151,7 +152,7 @@ func (s *State) Runs() []*Run { return s.runs }
 // then: without it take FindTail and LiveRuns under the lock, FindRuns, then Live if
 // Generation is the same.
 func (s *State) Find(id ID, read Reader) (e Entry, found bool, err error) {
-	e, found = s.tail.find(id)
+	e, found = s.tail.find(&id)
 	if !found {
 		e, found, err = FindRuns(s.LiveRuns(), id, read)
 	}

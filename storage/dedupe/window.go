@@ -64,7 +64,7 @@ func (s *State) Figures() Figures {
 	for _, r := range s.runs {
 		f.HeapBytes += int64(len(r.filter)) + 160
 	}
-	f.HeapBytes += int64(cap(s.tail.entries)*40+cap(s.tail.prev)*4+len(s.tail.slots)*4) + f.Producers*280 + int64(cap(s.journal))*48
+	f.HeapBytes += int64(cap(s.tail.entries)*48+len(s.tail.slots)*8) + f.Producers*280 + int64(cap(s.journal))*48
 	first := s.firstLive()
 	if first >= s.total {
 		return f
