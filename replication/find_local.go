@@ -82,8 +82,13 @@ func (b *Broker) waitFor(ctx context.Context, s *Signal) bool {
 // which this replica led, and could vouch for that.
 func (p *Partition) look(id []byte) look {
 	cuts := p.cutCount()
-	l := p.lookNow(id)
-	hw, _, err := p.readable()
+	return p.vouched(p.lookNow(id), cuts)
+}
+
+// vouched is a look that began with so many cuts, if this replica still leads. A record that
+// was committed after the look stays pending: the look has nothing of it, and the next one will.
+func (p *Partition) vouched(l look, cuts int64) look {
+	_, _, err := p.readable()
 	switch {
 	case err != nil:
 		return look{offset: -1, err: p.gone(err)}
@@ -92,7 +97,6 @@ func (p *Partition) look(id []byte) look {
 	case p.cutCount() != cuts:
 		return look{offset: -1, err: p.notLeader()} // it was another's meanwhile
 	}
-	l.pending = l.pending && l.offset >= hw
 	if l.err != nil {
 		l.err = p.gone(l.err)
 	}

@@ -159,6 +159,34 @@ func TestAMessageInFlightIsWaitedFor(t *testing.T) {
 	})
 }
 
+// A record that is committed while it is looked for is in flight or found, never unknown.
+func TestAMessageThatIsCommittedMeanwhile(t *testing.T) {
+	net := &forwardNet{}
+	inCluster(t, inForwardingCluster(net), func(c *testCluster) {
+		c.windowed(all)
+		c.links(3, false)
+		sent := c.broker(1).sendSoon(time.Minute, AcksAll, "a=1")
+		c.settle()
+		p, err := c.broker(1).Partition("t", 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		cuts := p.cutCount()
+		l := p.lookNow([]byte("a"))
+		if !l.pending {
+			t.Fatalf("%+v before it is committed", l)
+		}
+		c.links(3, true)
+		c.must((<-sent).Err)
+		if l = p.vouched(l, cuts); !l.pending {
+			t.Errorf("%+v", l)
+		}
+		if l = p.look([]byte("a")); l.batch == nil {
+			t.Errorf("%+v after it was committed", l)
+		}
+	})
+}
+
 // F54, D8: ids are a partition's own. After the topic got more partitions, a retry that
 // names the partition of the first attempt finds the original.
 func TestF54_ARetryPinnedToItsPartition(t *testing.T) {
