@@ -152,7 +152,11 @@ func (l *Log) Prepare(o *Offer) error {
 		}
 	}
 	var err error
-	if o.known, o.seen, err = l.lookUp(o.ids, o.tail); err != nil {
+	if o.known, o.seen, err = l.lookUp(o.ids, o.tail); len(o.known) > 0 && err == nil && !o.tail {
+		o.tail = true // which has what is newer than in a run
+		o.known, o.seen, err = l.lookUp(o.ids, true)
+	}
+	if err != nil {
 		return err
 	}
 	l.mu.Lock()
