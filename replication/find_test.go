@@ -250,6 +250,22 @@ func TestAnAppendWithIDsIsSentAgain(t *testing.T) {
 			time.Sleep(2 * time.Second)
 			c.same("t", 0, []string{"1", "1"}, 1, 2, 3)
 		},
+		"its producer is fenced meanwhile": func(c *testCluster, _ *forwardNet) {
+			c.links(3, false)
+			done, next := make(chan AppendResult, 1), make(chan AppendResult, 1)
+			go func() { done <- c.broker(2).send(time.Minute, AcksAll, 0, &storage.Producer{ID: 3}, "x") }()
+			c.settle()
+			go func() { next <- c.broker(1).send(time.Minute, AcksAll, 0, &storage.Producer{ID: 3, Epoch: 1}, "y") }()
+			time.Sleep(time.Second)
+			c.fence(1)
+			time.Sleep(time.Second)
+			c.links(3, true)
+			if res := <-done; res.Err != nil && !res.Unknown {
+				t.Errorf("it is in the log, and said not to be: %+v", res)
+			}
+			<-next
+			c.same("t", 0, []string{"x", "y"}, 2, 3)
+		},
 		"every answer is lost": func(c *testCluster, net *forwardNet) {
 			net.faults(func(_, _ int32, path string) forwardFault {
 				if path == wire.PathAppend {

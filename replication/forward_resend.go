@@ -34,7 +34,10 @@ func (f *forwarded) again(i int, unsure time.Time) bool {
 	misdirected, isUnsure := isMisdirected(res.Err), isUnsure(res.Err)
 	if lost := f.lost[i]; lost != nil {
 		if isVerdict(res.Err) {
-			return false // the records of the earlier try would be refused as well
+			// Reused ids: the records of the earlier try were refused as well. A producer may
+			// have been fenced since by what was written after them.
+			res.Unknown = errors.As(res.Err, new(*storage.ProducerFencedError))
+			return false
 		}
 		again := misdirected || isUnsure || res.Unknown && mayResend(res.Err)
 		res.Err, res.Unknown = lost, true
