@@ -5,14 +5,12 @@ import (
 	"fmt"
 	"net/http"
 	"time"
+
+	"highwater/replication/controller"
 )
 
 // producerWait bounds how long a producer id is waited for.
 const producerWait = 15 * time.Second
-
-// maxTransactionalIDBytes bounds a transactional id: all that were ever used stand in
-// the metadata of every broker.
-const maxTransactionalIDBytes = 255
 
 // producerView is what a producer must send along with each of its batches.
 type producerView struct {
@@ -65,8 +63,8 @@ func (a *api) postProducer(w http.ResponseWriter, r *http.Request) error {
 
 // transactionalIDFault says why text can be no transactional id, "" when it can.
 func transactionalIDFault(text string) string {
-	if len(text) > maxTransactionalIDBytes {
-		return fmt.Sprintf("A transactional id has at most %d bytes.", maxTransactionalIDBytes)
+	if len(text) > controller.MaxTransactionalIDBytes {
+		return fmt.Sprintf("A transactional id has at most %d bytes.", controller.MaxTransactionalIDBytes)
 	}
 	return idFault([]byte(text))
 }

@@ -21,8 +21,8 @@ const (
 	// maxTransactionalIDs bounds the transactional ids that were ever used: some 200
 	// bytes each, in every broker's memory and in every snapshot.
 	maxTransactionalIDs = 100_000
-	// maxTransactionalIDBytes bounds one.
-	maxTransactionalIDBytes = 255
+	// MaxTransactionalIDBytes bounds one of them.
+	MaxTransactionalIDBytes = 255
 	// maxReservation bounds the ids of one ReserveProducers.
 	maxReservation = 1_000_000
 )
@@ -147,7 +147,7 @@ func (c *ReserveProducers) apply(e *edit) any {
 }
 
 func (c *InitProducer) apply(e *edit) any {
-	if c.TransactionalID == "" || len(c.TransactionalID) > maxTransactionalIDBytes {
+	if c.TransactionalID == "" || len(c.TransactionalID) > MaxTransactionalIDBytes {
 		return &RefusedError{Code: wire.CodeInvalidRequest, Reason: "a transactional id has 1 to 255 bytes"}
 	}
 	ps := e.producers()

@@ -105,7 +105,7 @@ func TestI8_EpochsAreUsedUp(t *testing.T) {
 
 func TestInvalidProducerCommandsChangeNothing(t *testing.T) {
 	m := newMachine(t)
-	for _, c := range []Command{&InitProducer{}, &InitProducer{TransactionalID: strings.Repeat("x", maxTransactionalIDBytes+1)},
+	for _, c := range []Command{&InitProducer{}, &InitProducer{TransactionalID: strings.Repeat("x", MaxTransactionalIDBytes+1)},
 		&ReserveProducers{}, &ReserveProducers{Count: -1}, &ReserveProducers{Count: maxReservation + 1}} {
 		before := *m.state
 		if err, ok := m.apply(c).(*RefusedError); !ok {
