@@ -36,6 +36,9 @@ type clusterNode struct {
 	peers *peer.Client
 	raft  *peer.Stream
 	down  bool
+	// serving is held for reading by each request; gone under it: none is begun any more.
+	serving sync.RWMutex
+	gone    bool
 }
 
 const (
@@ -101,7 +104,7 @@ func (n *clusterNode) open(l net.Listener, urls map[int32]string) {
 	must(n.t, err)
 	n.internal.SetController(n.ctl)
 	n.server = &http.Server{Protocols: bothProtocols(), ReadHeaderTimeout: 10 * time.Second, IdleTimeout: time.Minute,
-		Handler: n.internal.Before(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { n.handler.ServeHTTP(w, r) }))}
+		Handler: n.internal.Before(http.HandlerFunc(n.serve))}
 	n.stopped.Go(func() { _ = n.server.Serve(l) })
 	n.client = &http.Client{Transport: &http.Transport{DisableCompression: true}}
 }
@@ -138,6 +141,14 @@ func (n *clusterNode) join() error {
 	return nil
 }
 
+func (n *clusterNode) serve(w http.ResponseWriter, r *http.Request) {
+	n.serving.RLock()
+	defer n.serving.RUnlock()
+	if !n.gone {
+		n.handler.ServeHTTP(w, r)
+	}
+}
+
 // node is broker id.
 func (c *testCluster) node(id int32) *clusterNode { return c.nodes[id-1] }
 
@@ -166,6 +177,9 @@ func (n *clusterNode) shut() {
 		_ = n.broker.Close(ctx) // who waits for others waits in vain
 		cancel()
 	}
+	n.serving.Lock() // Close waits for no request, and each may leave a stream behind
+	n.gone = true
+	n.serving.Unlock()
 	n.streams.Wait()
 	if n.stop != nil {
 		n.stop()

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -81,16 +82,16 @@ func TestF4_ElectionsWithoutARecord(t *testing.T) {
 			c.isr("a", 0, 1, 2, 3)
 		}
 		leader := c.meta("a", 0).Leader
-		fetches := 0
+		var fetches atomic.Int64
 		c.mu.Lock()
-		c.answered = func(int32, int32, *wire.FetchRequest, *wire.FetchResponse) { fetches++ }
+		c.answered = func(int32, int32, *wire.FetchRequest, *wire.FetchResponse) { fetches.Add(1) }
 		c.mu.Unlock()
 		time.Sleep(10 * time.Second)
 		c.mu.Lock()
 		c.answered = nil
 		c.mu.Unlock()
-		if fetches > 2*10*2+5 { // two followers, two polls a second
-			t.Errorf("%d fetches of an idle partition in 10 s", fetches)
+		if n := fetches.Load(); n > 2*10*2+5 { // two followers, two polls a second
+			t.Errorf("%d fetches of an idle partition in 10 s", n)
 		}
 		c.broker(leader).mustAppend(AcksAll, "a", 0, "m2")
 		time.Sleep(time.Second)
