@@ -61,15 +61,6 @@ type again struct {
 	foul   map[[2]string]try   // values that have to be refused
 }
 
-// stormed are the topics, by id, whose requests were all sent again.
-func stormed(h *history.History) map[string]bool {
-	topics := map[string]bool{}
-	for _, a := range h.Attempts {
-		topics[a.Topic] = true
-	}
-	return topics
-}
-
 // attempts checks what clients were told that send everything again: each id is
 // stored once (V4), where every answer says (V5), and so on.
 func (c *checker) attempts() {
