@@ -251,7 +251,7 @@ func mergeFound(a, b []found) []found {
 // lookIntoRuns looks the ids up but those that the tail has. Most of them no filter knows,
 // and then no transaction is begun.
 func (l *Log) lookIntoRuns(runs []*dedupe.Run, ids []dedupe.ID, inTail []found) (known []found, err error) {
-	maybe := dedupe.MaybeIn(nil, runs, ids)
+	maybe := dedupe.MaybeIn(runs, ids)
 	if len(inTail) > 0 {
 		maybe = slices.DeleteFunc(maybe, func(i int) bool {
 			for len(inTail) > 0 && inTail[0].index < i {

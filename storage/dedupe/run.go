@@ -182,14 +182,14 @@ func (r *Run) each(b []byte, yield func(Entry)) error {
 	return nil
 }
 
-// MaybeIn appends those of the ids, by index and ascending, that the filter of some run
+// MaybeIn gives those of the ids, by index and ascending, that the filter of some run
 // doesn't rule out. It is pure, and may run without a lock.
-func MaybeIn(dst []int, runs []*Run, ids []ID) []int {
+func MaybeIn(runs []*Run, ids []ID) (list []int) {
 	for from := 0; from < len(ids); from += 64 {
 		part := ids[from:min(from+64, len(ids))]
 		maybe := uint64(0)
 		for _, r := range runs {
-			// First one bit of each, which no other look-up has to wait for: most of the time
+			// First two bits of each, which no other look-up has to wait for: most of the time
 			// goes into waiting for memory.
 			for set := r.filter.firstBits(part) &^ maybe; set != 0; set &= set - 1 {
 				if i := bits.TrailingZeros64(set); r.filter.has(&part[i]) {
@@ -198,10 +198,10 @@ func MaybeIn(dst []int, runs []*Run, ids []ID) []int {
 			}
 		}
 		for ; maybe != 0; maybe &= maybe - 1 {
-			dst = append(dst, from+bits.TrailingZeros64(maybe))
+			list = append(list, from+bits.TrailingZeros64(maybe))
 		}
 	}
-	return dst
+	return list
 }
 
 // FindRuns looks for the newest entry of the id in runs, the newest of which is
