@@ -143,12 +143,6 @@ func (l *Log) DedupeFigures() DedupeFigures {
 	return out
 }
 
-// found is an id that the log knows.
-type found struct {
-	index int // of the id that was asked for
-	dedupe.Entry
-}
-
 // seenAt is a memory at a moment, to tell whether what was found in it is still so.
 type seenAt struct {
 	memory     *dedupe.State
@@ -172,20 +166,20 @@ const maxLookUps = 16
 // lookUp finds those of the ids that are live, in the order of ids. It reads the
 // index's file where a run's filter says that there may be something. Without the tail it is
 // for who asks that later (Log.recheck).
-func (l *Log) lookUp(ids []dedupe.ID, tail bool) (known []found, seen seenAt, err error) {
+func (l *Log) lookUp(ids []dedupe.ID, tail bool) (known []dedupe.Found, seen seenAt, err error) {
 	for range maxLookUps {
-		var inTail []found // live or not: it is newer than what a run has of the id
+		var inTail []dedupe.Found // live or not: it is newer than what a run has of the id
 		var runs []*dedupe.Run
 		l.mu.Lock()
 		seen, known = l.seen(), known[:0]
 		if l.memory != nil && l.cfg.DedupeAge != 0 {
 			runs = l.memory.LiveRuns()
-			for i := 0; tail && i < len(ids); i++ {
-				if e, ok := l.memory.FindTail(ids[i]); ok {
-					inTail = append(inTail, found{i, e})
-					if l.memory.Live(e) {
-						known = append(known, found{i, e})
-					}
+			if tail {
+				inTail = l.memory.FindTail(ids)
+			}
+			for _, f := range inTail {
+				if l.memory.Live(f.Entry) {
+					known = append(known, f)
 				}
 			}
 		}
@@ -213,7 +207,7 @@ func (l *Log) lookUp(ids []dedupe.ID, tail bool) (known []found, seen seenAt, er
 }
 
 // stillLive leaves those in found that are live. false: the memory has changed.
-func (l *Log) stillLive(seen seenAt, entries *[]found) bool {
+func (l *Log) stillLive(seen seenAt, entries *[]dedupe.Found) bool {
 	if len(*entries) == 0 {
 		return true
 	}
@@ -233,13 +227,13 @@ func (l *Log) stillLive(seen seenAt, entries *[]found) bool {
 }
 
 // mergeFound joins two lists that are ascending by index.
-func mergeFound(a, b []found) []found {
+func mergeFound(a, b []dedupe.Found) []dedupe.Found {
 	if len(a) == 0 {
 		return b
 	}
-	out := make([]found, 0, len(a)+len(b))
+	out := make([]dedupe.Found, 0, len(a)+len(b))
 	for len(a) > 0 && len(b) > 0 {
-		if a[0].index < b[0].index {
+		if a[0].Index < b[0].Index {
 			out, a = append(out, a[0]), a[1:]
 		} else {
 			out, b = append(out, b[0]), b[1:]
@@ -250,14 +244,14 @@ func mergeFound(a, b []found) []found {
 
 // lookIntoRuns looks the ids up but those that the tail has. Most of them no filter knows,
 // and then no transaction is begun.
-func (l *Log) lookIntoRuns(runs []*dedupe.Run, ids []dedupe.ID, inTail []found) (known []found, err error) {
+func (l *Log) lookIntoRuns(runs []*dedupe.Run, ids []dedupe.ID, inTail []dedupe.Found) (known []dedupe.Found, err error) {
 	maybe := dedupe.MaybeIn(runs, ids)
 	if len(inTail) > 0 {
 		maybe = slices.DeleteFunc(maybe, func(i int) bool {
-			for len(inTail) > 0 && inTail[0].index < i {
+			for len(inTail) > 0 && inTail[0].Index < i {
 				inTail = inTail[1:]
 			}
-			return len(inTail) > 0 && inTail[0].index == i
+			return len(inTail) > 0 && inTail[0].Index == i
 		})
 	}
 	if len(maybe) == 0 {
@@ -281,7 +275,7 @@ func (l *Log) lookIntoRuns(runs []*dedupe.Run, ids []dedupe.ID, inTail []found) 
 				return
 			}
 			if ok {
-				known = append(known, found{i, e})
+				known = append(known, dedupe.Found{Index: i, Entry: e})
 			}
 		}
 	})

@@ -29,7 +29,7 @@ type Offer struct {
 	prepared bool
 	tail     bool // of the memory's tail, too: a first look leaves it to StageOffer, and is often enough
 	seen     seenAt
-	known    []found        // ids that the log knows
+	known    []dedupe.Found // ids that the log knows
 	repeats  dedupe.Verdict // on the producer's batch
 	// fates tells, record by record, where it is, see below; nil: all are new.
 	fates []int64
@@ -213,7 +213,7 @@ func (o *Offer) decide() error {
 	}
 	ordered := o.producer().ID != dedupe.NoProducer // no record may be left out of a batch with sequence numbers
 	for _, k := range o.known {
-		m := &o.messages[k.index]
+		m := &o.messages[k.Index]
 		if ordered || k.Content != m.content {
 			return o.reused(m, k.Offset)
 		}

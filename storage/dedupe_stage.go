@@ -78,18 +78,23 @@ func (l *Log) recheck(o *Offer, now int64) error {
 		return nil
 	}
 	known := o.known
-	for i, id := range o.ids {
-		var was *found
-		if len(known) > 0 && known[0].index == i {
-			was, known = &known[0], known[1:]
-		}
-		e, ok := l.memory.FindTail(id)
-		switch {
-		case ok && l.memory.Live(e):
-			if was == nil || was.Offset != e.Offset {
+	for _, now := range l.memory.FindTail(o.ids) {
+		for len(known) > 0 && known[0].Index < now.Index {
+			if !l.memory.Live(known[0].Entry) {
 				return ErrStale
 			}
-		case was != nil && (ok || !l.memory.Live(was.Entry)):
+			known = known[1:]
+		}
+		was := len(known) > 0 && known[0].Index == now.Index
+		if live := l.memory.Live(now.Entry); live != was || live && known[0].Offset != now.Offset {
+			return ErrStale
+		}
+		if was {
+			known = known[1:]
+		}
+	}
+	for _, was := range known {
+		if !l.memory.Live(was.Entry) {
 			return ErrStale
 		}
 	}

@@ -30,7 +30,7 @@ const urgentRunBytes = 16 << 20
 type dedupeNote struct {
 	dropped bool              // everything before it
 	state   []byte            // nil: as it was
-	runs    map[runKey][]byte // nil: removed
+	runs    map[runKey][]byte // nil: removed. What lies behind one, within its capacity, is the index's
 }
 
 // join applies later on top of n.
@@ -206,8 +206,7 @@ func (w *indexWriter) putDedupe(id PartitionID, n *dedupeNote) (changed bool, er
 		if run == nil {
 			err = w.ids.Delete(key)
 		} else {
-			value := make([]byte, 0, len(run)+checksumSize)
-			err = w.ids.Put(key, seal(bucketIDs, key, append(value, run...), 0))
+			err = w.ids.Put(key, seal(bucketIDs, key, run, 0)) // mostly in place: it is large
 		}
 		if err != nil {
 			return false, err

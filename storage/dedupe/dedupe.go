@@ -46,8 +46,8 @@ const (
 	// Kafka's bound of requests in flight.
 	RetainedBatches = 5
 	// FlushEntries is the number of committed entries in the tail from which on
-	// a flush should come at the latest: 2 MB of memory.
-	FlushEntries = 32 << 10
+	// a flush should come at the latest: 17 MB of memory.
+	FlushEntries = 256 << 10
 	// flushMarks is the same of batches of producers, of which a snapshot tells all.
 	flushMarks = 4096
 	// maxTime bounds append times, in ms (the year 6429), so that they fit an entry.

@@ -28,7 +28,7 @@ func (v *View) Export(below int64, read Reader) ([]byte, error) {
 		part = x.entry(part, e)
 	}
 	if len(part) > 0 {
-		x.runs = append(x.runs, buildRun(part[0].Offset, part[len(part)-1].Offset+1, part))
+		x.runs = append(x.runs, buildOf(part[0].Offset, part[len(part)-1].Offset+1, part))
 	}
 	list := x.producers(v)
 	out := binary.BigEndian.AppendUint32([]byte{exportVersion}, uint32(len(x.runs)))
@@ -92,7 +92,7 @@ func (x *export) run(r *Run, read Reader) error {
 	if r.Next <= x.below {
 		x.runs = append(x.runs, b)
 	} else if len(part) > 0 {
-		x.runs = append(x.runs, buildRun(r.First, min(r.Next, x.below), part))
+		x.runs = append(x.runs, buildOf(r.First, min(r.Next, x.below), part))
 	}
 	return nil
 }

@@ -38,19 +38,42 @@ func (f filter) has(id *ID) bool {
 	return true
 }
 
-// firstBits has the i-th bit set if the first two bits of the i-th id are. There are at most 64 ids.
-func (f filter) firstBits(ids []ID) (set uint64) {
-	for i := range ids {
-		block, h, step := f.place(&ids[i])
-		first := block[h>>26] >> (h >> 23 & 7)
-		h += step
-		second := block[h>>26] >> (h >> 23 & 7)
-		set |= uint64(first&second&1) << i
-	}
-	return set
+func (f filter) place(id *ID) (block *[filterBlock]byte, h, step uint32) {
+	n, _ := bits.Mul64(id.head(), uint64(len(f)/filterBlock))
+	return (*[filterBlock]byte)(f[n*filterBlock:]), binary.BigEndian.Uint32(id[8:]), binary.BigEndian.Uint32(id[12:]) | 1
 }
 
-func (f filter) place(id *ID) (block *[filterBlock]byte, h, step uint32) {
-	n, _ := bits.Mul64(binary.BigEndian.Uint64(id[:8]), uint64(len(f)/filterBlock))
-	return (*[filterBlock]byte)(f[n*filterBlock:]), binary.BigEndian.Uint32(id[8:]), binary.BigEndian.Uint32(id[12:]) | 1
+// probes ask a filter for the first two bits of many ids. Most of the time of a look goes into
+// waiting for memory: what is little more than loads waits for all of them at once.
+type probes struct {
+	n   int
+	ids [64]probe
+}
+
+type probe struct {
+	head          uint64
+	first, second uint16 // bits of the block
+}
+
+// of takes at most 64 ids.
+func (p *probes) of(ids []ID) {
+	p.n = len(ids)
+	for i := range ids {
+		id := &ids[i]
+		h := binary.BigEndian.Uint32(id[8:])
+		p.ids[i] = probe{id.head(), uint16(h >> 23), uint16((h + (binary.BigEndian.Uint32(id[12:]) | 1)) >> 23)}
+	}
+}
+
+// firstBits has the i-th bit set if the first two bits of the i-th id are.
+func (p *probes) firstBits(f filter) (set uint64) {
+	blocks := uint64(len(f) / filterBlock)
+	for i := range p.ids[:p.n] {
+		q := &p.ids[i]
+		n, _ := bits.Mul64(q.head, blocks)
+		block := (*[filterBlock]byte)(f[n*filterBlock:])
+		both := block[q.first>>3%filterBlock] >> (q.first & 7) & (block[q.second>>3%filterBlock] >> (q.second & 7))
+		set |= uint64(both&1) << i
+	}
+	return set
 }

@@ -1,6 +1,6 @@
 package dedupe
 
-import "slices"
+import "sort"
 
 // Flush moves what is committed out of the tail into a run, and makes a snapshot of the
 // producers: BeginFlush under the lock, Build without it, then the owner stores
@@ -17,8 +17,7 @@ type Flush struct {
 
 	newest, total int64
 	edge          edge
-	entries       []tailEntry
-	firstOrdinal  int64 // of entries[0]
+	tail          tail // those of its entries that move, without slots
 	producers     []*producer
 	marks         int
 }
@@ -26,7 +25,7 @@ type Flush struct {
 // FlushDue tells that enough lies below the committed offset for a flush: so many ids, or
 // batches of producers. It may be time for one for other reasons too.
 func (s *State) FlushDue(committed int64, ids int) bool {
-	if len(s.tail.entries) >= ids && s.tail.entries[ids-1].offset < committed {
+	if s.tail.list.n >= ids && s.tail.list.at(ids-1).offset < committed {
 		return true
 	}
 	// A snapshot of many producers shouldn't be written for few batches.
@@ -42,17 +41,17 @@ func (s *State) BeginFlush(committed int64) *Flush {
 	if below <= s.covered {
 		return nil
 	}
-	n, marks := s.tail.below(below), s.marksBelow(below)
-	if n > 0 && s.tail.entries[n-1].offset-s.tail.entries[0].offset > maxSpan/2 {
+	n, marks := s.tail.list.below(below), s.marksBelow(below)
+	if n > 0 && s.tail.list.at(n-1).offset-s.tail.list.at(0).offset > maxSpan/2 {
 		// Not with any log that there can be; the rest comes with the next flush.
-		below = s.tail.entries[0].offset + 1
+		below = s.tail.list.at(0).offset + 1
 		n, marks = 1, s.marksBelow(below)
 	}
 	f := &Flush{Below: below, marks: marks, newest: s.newestAt(below), total: s.totalAt(below)}
 	if f.Unchanged = n == 0 && marks == 0; !f.Unchanged {
 		f.producers = without(s.producers.list(), s.journal[marks:])
 		f.edge = s.cfg.edge(f.newest, f.total, s.start)
-		f.entries, f.firstOrdinal = slices.Clone(s.tail.entries[:n]), s.tail.first
+		f.tail = tail{list: s.tail.list.head(n), first: s.tail.first}
 	}
 	f.producers = youngEnough(f.producers, s.cfg.producerEdge(f.newest))
 	s.flushing = f
@@ -62,14 +61,10 @@ func (s *State) BeginFlush(committed int64) *Flush {
 // Build makes the bytes of a run, nil if no id is in it, and of the snapshot. Call it
 // once, without the lock.
 func (f *Flush) Build() (run, snapshot []byte) {
-	live := make([]Entry, 0, len(f.entries))
-	for i := range f.entries {
-		if e := f.entries[i].entry(f.firstOrdinal + int64(i)); f.edge.live(e) {
-			live = append(live, e)
-		}
-	}
-	if len(live) > 0 {
-		run = buildRun(live[0].Offset, f.Below, live)
+	n := f.tail.list.n
+	gone := sort.Search(n, func(i int) bool { return f.edge.live(f.tail.entry(i)) })
+	if gone < n {
+		run = buildRun(f.tail.list.at(gone).offset, f.Below, n-gone, func(i int) Entry { return f.tail.entry(gone + i) })
 	}
 	return run, appendSnapshot(nil, f.Below, f.newest, f.total, f.producers)
 }
@@ -82,7 +77,7 @@ func (s *State) CommitFlush(f *Flush, run *Run) bool {
 		return false
 	}
 	s.flushing = nil
-	s.tail.drop(s.tail.below(f.Below))
+	s.tail.drop(s.tail.list.below(f.Below))
 	s.journal = append([]mark(nil), s.journal[f.marks:]...)
 	s.producers.forget(s.cfg.producerEdge(f.newest))
 	if run != nil {

@@ -12,8 +12,8 @@ import (
 // than they say. Checksums are made right, or nothing behind them would be reached.
 func FuzzRun(f *testing.F) {
 	rng := rand.New(rand.NewPCG(1, 1))
-	f.Add(buildRun(0, 300, entriesOf(rng, 100)))
-	f.Add(buildRun(7, 8, entriesOf(rng, 1)))
+	f.Add(buildOf(0, 300, entriesOf(rng, 100)))
+	f.Add(buildOf(7, 8, entriesOf(rng, 1)))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		b = bytes.Clone(b)
 		mendRun(b)

@@ -17,6 +17,9 @@ func IDOf(id []byte) ID {
 	return ID(sum[:16])
 }
 
+// head is its first 8 bytes.
+func (id *ID) head() uint64 { return binary.BigEndian.Uint64(id[:8]) }
+
 // Content hashes what a record says, to tell a repeated message from another one
 // under the same id (D7): Begin, Header for each header that counts, in order,
 // then Sum. nil and empty differ. The lengths are mixed in, so that two contents of the
@@ -25,6 +28,7 @@ func IDOf(id []byte) ID {
 type Content struct {
 	digest xxhash.Digest
 	buf    []byte // what the digest doesn't have yet
+	long   bool   // it has something
 }
 
 // contentBuffer is how much is gathered before it goes into the digest, which takes long strings
@@ -33,8 +37,7 @@ const contentBuffer = 1 << 10
 
 // Begin starts with key and value.
 func (c *Content) Begin(key, value []byte) {
-	c.digest.Reset()
-	c.buf = c.buf[:0]
+	c.long, c.buf = false, c.buf[:0]
 	c.part(key)
 	c.part(value)
 }
@@ -53,6 +56,9 @@ func (c *Content) Number(n uint64) {
 
 // Sum is the hash of all since Begin.
 func (c *Content) Sum() uint64 {
+	if !c.long {
+		return xxhash.Sum64(c.buf)
+	}
 	c.spill(0)
 	return c.digest.Sum64()
 }
@@ -69,13 +75,21 @@ func (c *Content) part(b []byte) {
 		return
 	}
 	c.spill(0)
-	_, _ = c.digest.Write(b) // never fails
+	c.write(b)
 }
 
 // spill empties the buffer if it holds more than that.
 func (c *Content) spill(above int) {
 	if len(c.buf) > above {
-		_, _ = c.digest.Write(c.buf) // never fails
+		c.write(c.buf)
 		c.buf = c.buf[:0]
 	}
+}
+
+func (c *Content) write(b []byte) {
+	if !c.long {
+		c.digest.Reset()
+		c.long = true
+	}
+	_, _ = c.digest.Write(b) // never fails
 }

@@ -77,8 +77,8 @@ func fill(t testing.TB, s *State, d disk, rng *rand.Rand, n int) {
 	}
 }
 
-// A million ids in the window take 3 MB of heap at most, where that is bounded for 6; what an owner
-// stores of them is not on the heap.
+// A million ids in the window take 20 MB of heap at most: 2 for filters, the rest for what isn't flushed
+// yet. What an owner stores of them is not on the heap.
 func TestHeapOfAMillionIDs(t *testing.T) {
 	const million = 1_000_000
 	rng := rand.New(rand.NewPCG(1, 1))
@@ -93,7 +93,7 @@ func TestHeapOfAMillionIDs(t *testing.T) {
 	took := heap() - before - stored
 	f := s.Figures()
 	t.Logf("%d ids: %d bytes of heap, figures say %d; %d runs, %d bytes stored", f.IDs, took, f.HeapBytes, f.Runs, stored)
-	if took > 6<<20 {
+	if took > 20<<20 {
 		t.Errorf("1 M ids take %d bytes of heap", took)
 	}
 	if f.IDs != million || f.HeapBytes < took/2 || f.HeapBytes > took*2 {
@@ -106,7 +106,7 @@ func TestHeapOfAMillionIDs(t *testing.T) {
 // An id in the tail takes 100 bytes at most, however many there are.
 func TestHeapOfTheTail(t *testing.T) {
 	rng := rand.New(rand.NewPCG(2, 2))
-	for _, n := range []int{FlushEntries, 50_000, 300_000} {
+	for _, n := range []int{50_000, FlushEntries, 300_000} {
 		before := heap()
 		s := New(Config{Age: -1, Count: -1})
 		b := &Batch{Producer: Producer{ID: NoProducer}, Messages: make([]Message, 1)}

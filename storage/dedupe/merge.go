@@ -2,7 +2,6 @@ package dedupe
 
 import (
 	"bytes"
-	"encoding/binary"
 	"slices"
 	"sort"
 )
@@ -12,11 +11,11 @@ const (
 	maxSmall = 7
 	// mergeRuns of them, the oldest, become one when there are more.
 	mergeRuns = 8
-	// topRun is the number of entries from which on a run isn't merged any more: with FlushEntries in
-	// each, a flush and one merge are all that an id takes part in.
-	topRun = mergeRuns * FlushEntries
-	// maxMerged bounds the entries of a merge: 20 MiB.
-	maxMerged = 2 * topRun
+	// topRun is the number of entries from which on a run isn't merged any more: a log that gets many
+	// ids flushes more than that at once, and writes each of them once.
+	topRun = FlushEntries / 4
+	// maxMerged bounds the entries of a merge, 20 MiB, and lets mergeRuns of any size be merged.
+	maxMerged = mergeRuns * topRun
 )
 
 // mergeRule is when to merge, and how many.
@@ -52,8 +51,9 @@ func (s *State) BeginMerge() *Merge {
 	return m
 }
 
-// mergeable finds the oldest neighbours to merge if there are too many small runs. Where flushes
-// were small, more of them make one run.
+// mergeable finds neighbours to merge if there are too many small runs: the oldest that are
+// all small, more of them where flushes were small, or, if large ones lie between, the
+// stretch that has the most.
 func (rule mergeRule) mergeable(runs []*Run) (from, to int) {
 	small := 0
 	for _, r := range runs {
@@ -64,18 +64,46 @@ func (rule mergeRule) mergeable(runs []*Run) (from, to int) {
 	if small <= rule.maxSmall {
 		return 0, 0
 	}
-	for from := range runs {
-		to, count := from, 0
-		for to < len(runs) && !runs[to].Top() && (to-from < rule.runs || count < topRun) && count+runs[to].Count <= maxMerged &&
-			runs[to].Next-runs[from].First <= maxSpan/2 && runs[to].nextOrdinal-runs[from].firstOrdinal < 1<<31 {
-			count += runs[to].Count
-			to++
+	most := 1
+	for i := range runs {
+		if runs[i].Top() {
+			continue
 		}
-		if to-from >= rule.runs {
-			return from, to
+		if end := rule.stretch(runs, i); end-i >= rule.runs {
+			return i, end
+		}
+		if end, n := mixed(runs, i); n > most {
+			from, to, most = i, end, n
 		}
 	}
-	return 0, 0
+	return from, to
+}
+
+// stretch is the end of the small neighbours from that one on that can become one run.
+func (rule mergeRule) stretch(runs []*Run, from int) (to int) {
+	count := 0
+	for to = from; to < len(runs) && !runs[to].Top() && (to-from < rule.runs || count < topRun) && count+runs[to].Count <= maxMerged && together(runs[from], runs[to]); to++ {
+		count += runs[to].Count
+	}
+	return to
+}
+
+// mixed is the same of neighbours of any size, up to a small one, and the number of those that are
+// small.
+func mixed(runs []*Run, from int) (to, small int) {
+	count := 0
+	for i := from; i < len(runs) && count+runs[i].Count <= maxMerged && together(runs[from], runs[i]); i++ {
+		count += runs[i].Count
+		if !runs[i].Top() {
+			to, small = i+1, small+1
+		}
+	}
+	return to, small
+}
+
+// together tells that one run can say offsets and ordinals of both.
+func together(first, last *Run) bool {
+	return last.Next-first.First <= maxSpan/2 && last.nextOrdinal-first.firstOrdinal < 1<<31
 }
 
 // Build makes the bytes of the run that takes the place of the others; nil: nothing of
@@ -136,7 +164,7 @@ type runCursor struct {
 	done  bool
 }
 
-func (c *runCursor) head() uint64 { return binary.BigEndian.Uint64(c.entry.ID[:]) }
+func (c *runCursor) head() uint64 { return c.entry.ID.head() }
 
 func (c *runCursor) next() (err error) {
 	if len(c.block) == 0 {

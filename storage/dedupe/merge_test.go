@@ -17,7 +17,7 @@ func TestMergesKeepRunsFew(t *testing.T) {
 			case 0:
 				n = 1 + rng.IntN(100)
 			case 1:
-				n = 1 + rng.IntN(60_000)
+				n = 1 + rng.IntN(2*topRun)
 			}
 			runs = append(runs, &Run{First: offset, Next: offset + int64(n), Count: n, firstOrdinal: offset, nextOrdinal: offset + int64(n)})
 			offset, written = offset+int64(n), written+n
@@ -52,7 +52,7 @@ func TestMergesAfterARestore(t *testing.T) {
 	if err := s.Restore(0, nil, nil); err != nil {
 		t.Fatal(err)
 	}
-	fill(t, s, d, rand.New(rand.NewPCG(1, 1)), 3*FlushEntries)
+	fill(t, s, d, rand.New(rand.NewPCG(1, 1)), 3*(FlushEntries+9))
 	if n := len(s.Runs()); n != 3 {
 		t.Errorf("%d runs of 3 flushes", n)
 	}

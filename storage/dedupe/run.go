@@ -38,6 +38,7 @@ const (
 	runVersion    = 1
 	runHeaderSize = 60
 	entrySize     = 40
+	ordinalAt     = 28
 	blockEntries  = 64
 	blockSize     = blockEntries*entrySize + 4
 	maxRunEntries = 1 << 27
@@ -117,7 +118,7 @@ func (r *Run) decode(b []byte) Entry {
 		ID:      ID(b[:16]),
 		Offset:  r.First + int64(binary.BigEndian.Uint64(b[14:])&maxSpan),
 		Time:    r.MinTime + int64(binary.BigEndian.Uint64(b[20:])&maxSpan),
-		Ordinal: r.firstOrdinal + int64(binary.BigEndian.Uint32(b[28:])),
+		Ordinal: r.firstOrdinal + int64(binary.BigEndian.Uint32(b[ordinalAt:])),
 		Content: binary.BigEndian.Uint64(b[32:]),
 	}
 }
@@ -126,7 +127,7 @@ func (r *Run) decode(b []byte) Entry {
 // first guess is a few blocks off at most.
 func (r *Run) find(b []byte, id ID) (Entry, bool, error) {
 	lo, hi := 0, r.blocks()
-	hit, _ := bits.Mul64(binary.BigEndian.Uint64(id[:8]), uint64(r.Count))
+	hit, _ := bits.Mul64(id.head(), uint64(r.Count))
 	guess, step := int(hit)/blockEntries, 1
 	var after []byte // of a block, whose first entry has the id
 	for lo < hi {
@@ -185,13 +186,13 @@ func (r *Run) each(b []byte, yield func(Entry)) error {
 // MaybeIn gives those of the ids, by index and ascending, that the filter of some run
 // doesn't rule out. It is pure, and may run without a lock.
 func MaybeIn(runs []*Run, ids []ID) (list []int) {
-	for from := 0; from < len(ids); from += 64 {
-		part := ids[from:min(from+64, len(ids))]
+	var p probes
+	for from := 0; from < len(ids) && len(runs) > 0; from += len(p.ids) {
+		part := ids[from:min(from+len(p.ids), len(ids))]
+		p.of(part)
 		maybe := uint64(0)
 		for _, r := range runs {
-			// First two bits of each, which no other look-up has to wait for: most of the time
-			// goes into waiting for memory.
-			for set := r.filter.firstBits(part) &^ maybe; set != 0; set &= set - 1 {
+			for set := p.firstBits(r.filter) &^ maybe; set != 0; set &= set - 1 {
 				if i := bits.TrailingZeros64(set); r.filter.has(&part[i]) {
 					maybe |= 1 << i
 				}

@@ -37,7 +37,7 @@ func TestRun(t *testing.T) {
 			}
 			newest[entries[i].ID] = entries[i]
 		}
-		b := buildRun(0, int64(n)*3, entries)
+		b := buildOf(0, int64(n)*3, entries)
 		r, err := OpenRun(b)
 		if err != nil {
 			t.Fatal(err)
@@ -62,7 +62,7 @@ func TestRun(t *testing.T) {
 // The filter lets through about 2 of 1,000 ids that aren't there.
 func TestFilter(t *testing.T) {
 	rng := rand.New(rand.NewPCG(3, 4))
-	r, err := OpenRun(buildRun(0, 1<<30, entriesOf(rng, 100_000)))
+	r, err := OpenRun(buildOf(0, 1<<30, entriesOf(rng, 100_000)))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -82,7 +82,7 @@ func TestFilter(t *testing.T) {
 func TestRunDamaged(t *testing.T) {
 	rng := rand.New(rand.NewPCG(5, 6))
 	entries := entriesOf(rng, 1000)
-	sound := buildRun(0, 3000, entries)
+	sound := buildOf(0, 3000, entries)
 	r, err := OpenRun(sound)
 	if err != nil {
 		t.Fatal(err)
@@ -118,7 +118,7 @@ func TestRunDamaged(t *testing.T) {
 
 // docs/FORMAT.md shows a run, byte for byte.
 func TestFormatRun(t *testing.T) {
-	b := buildRun(100, 103, []Entry{
+	b := buildOf(100, 103, []Entry{
 		{ID: IDOf([]byte("order-1")), Offset: 100, Time: 1795910400000, Content: 0x1122334455667788, Ordinal: 7},
 		{ID: IDOf([]byte("order-2")), Offset: 102, Time: 1795910400250, Content: 0x99aabbccddeeff00, Ordinal: 8},
 	})
@@ -145,7 +145,7 @@ func TestMaybeIn(t *testing.T) {
 	var ids []ID
 	for range 5 {
 		entries := entriesOf(rng, 100+rng.IntN(400))
-		r, err := OpenRun(buildRun(0, 1500, entries))
+		r, err := OpenRun(buildOf(0, 1500, entries))
 		if err != nil {
 			t.Fatal(err)
 		}

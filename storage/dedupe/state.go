@@ -102,7 +102,7 @@ func (s *State) noteMessages(b *Batch, time int64) (any bool) {
 			continue
 		}
 		from = offset + 1
-		if len(s.tail.entries) == 0 {
+		if s.tail.list.n == 0 {
 			s.tail.first = s.total
 		}
 		s.tail.push(&tailEntry{id: m.ID, offset: offset, time: time, content: m.Content})
@@ -128,12 +128,18 @@ func (s *State) producer(id, newest int64) *producer {
 // *FencedError, ErrUnknownProducer.
 func (s *State) Check(p Producer) (Verdict, error) { return s.producer(p.ID, s.newest).check(p) }
 
-// FindTail gives the newest entry of the id if it is in the tail, live or not; it is newer than what
-// runs have of the id.
-func (s *State) FindTail(id ID) (Entry, bool) { return s.tail.find(&id) }
+// Found is the newest entry of one of several ids that were asked for, by index.
+type Found struct {
+	Index int
+	Entry
+}
+
+// FindTail gives the newest entries of those ids that are in the tail, live or not; they are newer
+// than what runs have of the ids. Ascending by index.
+func (s *State) FindTail(ids []ID) []Found { return s.tail.findAll(ids) }
 
 // TailLen is the number of entries in the tail.
-func (s *State) TailLen() int { return len(s.tail.entries) }
+func (s *State) TailLen() int { return s.tail.list.n }
 
 // Live tells whether an id's newest entry is in the window now.
 func (s *State) Live(e Entry) bool { return s.edge().live(e) }
@@ -178,10 +184,7 @@ func (s *State) Truncate(offset int64) bool {
 		s.journal[n-1] = mark{}
 		s.journal = s.journal[:n-1]
 	}
-	for n := len(s.tail.entries); n > 0 && s.tail.entries[n-1].offset >= offset; n-- {
-		s.tail.pop()
-		s.total--
-	}
+	s.total -= int64(s.tail.cut(offset))
 	s.next, s.newest = offset, s.newestAt(offset)
 	if s.flushing != nil && offset < s.flushing.Below {
 		s.flushing = nil
@@ -193,8 +196,8 @@ func (s *State) Truncate(offset int64) bool {
 // newestAt is the newest append time of the log up to offset, which isn't below covered.
 func (s *State) newestAt(offset int64) int64 {
 	newest := s.coveredNewest
-	if i := s.tail.below(offset); i > 0 {
-		newest = max(newest, s.tail.entries[i-1].time)
+	if i := s.tail.list.below(offset); i > 0 {
+		newest = max(newest, s.tail.list.at(i-1).time)
 	}
 	if i := s.marksBelow(offset); i > 0 {
 		newest = max(newest, s.journal[i-1].time)
@@ -209,8 +212,8 @@ func (s *State) marksBelow(offset int64) int {
 
 // totalAt is the ordinal of the first entry at or above offset, which isn't below covered.
 func (s *State) totalAt(offset int64) int64 {
-	if len(s.tail.entries) == 0 {
+	if s.tail.list.n == 0 {
 		return s.total
 	}
-	return s.tail.first + int64(s.tail.below(offset))
+	return s.tail.first + int64(s.tail.list.below(offset))
 }

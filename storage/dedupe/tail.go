@@ -2,22 +2,38 @@ package dedupe
 
 import (
 	"encoding/binary"
+	"math/bits"
 	"slices"
 	"sort"
 )
 
+// chunkEntries is the number of entries in a chunk of the tail: 48 KB.
+const chunkEntries = 1 << 10
+
 // tail holds the newest entries in offset order, and finds the newest of an id.
-// It costs 48 bytes an entry and 11 to 21 for the table, plus what the slice
-// has in reserve. Entries come and go at the end, in that order; that is what keeps the
-// table simple.
+// It costs 48 bytes an entry and 11 to 21 for the table. Entries come at the end and go there, or
+// all of the oldest at once; that is what keeps the table simple.
 type tail struct {
-	entries []tailEntry
-	first   int64 // the ordinal of entries[0]
+	list  tailList
+	first int64 // the ordinal of the first entry
 	// slots is a hash table with linear probing: of an id's newest entry 1 + the index, and
-	// above it 32 bits of the id, so that hardly any other entry is looked at. 0: free. Its
-	// length is a power of two.
+	// above it 32 bits of the id, its tag, so that hardly any other entry is looked at. 0: free. Its
+	// length is a power of two. An id's place follows from the tag's first bits, so that another
+	// table is made of this one from its begin to its end, and no entry is looked at.
 	slots []uint64
-	used  int // slots that are not free
+	shift uint8 // of a tag to its place
+	used  int   // slots that are not free
+}
+
+// minSlots is the least length of a table. The largest is of 2^32, which no tail comes near.
+const minSlots = 16
+
+// tailList are entries in offset order, in chunks that never move once they are full. A copy of the
+// struct, with chunks of its own, stays what it is while the original grows at the end.
+type tailList struct {
+	chunks [][]tailEntry
+	skip   int // entries of the first chunk that aren't in the list any more
+	n      int
 }
 
 type tailEntry struct {
@@ -31,7 +47,77 @@ func (e *tailEntry) entry(ordinal int64) Entry {
 	return Entry{ID: e.id, Offset: e.offset, Time: e.time, Content: e.content, Ordinal: ordinal}
 }
 
-func (t *tail) entry(i int) Entry { return t.entries[i].entry(t.first + int64(i)) }
+func (l *tailList) at(i int) *tailEntry {
+	i += l.skip
+	return &l.chunks[i/chunkEntries][i%chunkEntries]
+}
+
+func (l *tailList) last() *tailEntry { return l.at(l.n - 1) }
+
+func (l *tailList) push(e *tailEntry) {
+	at := l.skip + l.n
+	if at%chunkEntries == 0 {
+		l.chunks = append(l.chunks, nil)
+	}
+	c := &l.chunks[at/chunkEntries]
+	if len(*c) == cap(*c) {
+		grown := 16 // few for a log that has few
+		if at >= chunkEntries {
+			grown = chunkEntries
+		}
+		*c = append(make([]tailEntry, 0, min(max(grown, 2*len(*c)), chunkEntries)), *c...)
+	}
+	*c = append(*c, *e)
+	l.n++
+}
+
+// pop removes the newest entry. unshare comes before the next push.
+func (l *tailList) pop() {
+	l.n--
+	at := l.skip + l.n
+	l.chunks = l.chunks[:at/chunkEntries+1]
+	last := len(l.chunks) - 1
+	if l.chunks[last] = l.chunks[last][:at%chunkEntries]; at%chunkEntries == 0 {
+		l.chunks = l.chunks[:last]
+	}
+}
+
+// unshare has what is pushed from now on leave alone what is in copies of the list.
+func (l *tailList) unshare() {
+	if n := len(l.chunks); n > 0 {
+		l.chunks = slices.Clone(l.chunks)
+		l.chunks[n-1] = slices.Clone(l.chunks[n-1])
+	}
+}
+
+// drop removes the oldest n entries.
+func (l *tailList) drop(n int) {
+	if n == l.n {
+		*l = tailList{}
+		return
+	}
+	l.skip += n
+	l.n -= n
+	l.chunks = slices.Clone(l.chunks[l.skip/chunkEntries:])
+	l.skip %= chunkEntries
+}
+
+// head is a copy of the oldest n entries.
+func (l *tailList) head(n int) tailList {
+	return tailList{chunks: slices.Clone(l.chunks[:(l.skip+n+chunkEntries-1)/chunkEntries]), skip: l.skip, n: n}
+}
+
+// below is the number of entries below the offset.
+func (l *tailList) below(offset int64) int {
+	return sort.Search(l.n, func(i int) bool { return l.at(i).offset >= offset })
+}
+
+// since is the number of entries whose time is below ms.
+func (l *tailList) since(ms int64) int {
+	return sort.Search(l.n, func(i int) bool { return l.at(i).time >= ms })
+}
+
+func (t *tail) entry(i int) Entry { return t.list.at(i).entry(t.first + int64(i)) }
 
 // find gives the newest entry of the id.
 func (t *tail) find(id *ID) (Entry, bool) {
@@ -44,83 +130,126 @@ func (t *tail) find(id *ID) (Entry, bool) {
 	return Entry{}, false
 }
 
+// findAll gives the newest entries of those of the ids that have one. Slots of new ids are free, or
+// hold another one's: what waits for memory is asked for many at once.
+func (t *tail) findAll(ids []ID) (list []Found) {
+	if len(t.slots) == 0 {
+		return nil
+	}
+	var slots [64]uint64
+	for from := 0; from < len(ids); from += len(slots) {
+		part := ids[from:min(from+len(slots), len(ids))]
+		for i := range part {
+			slots[i] = t.slots[part[i].tag()>>t.shift]
+		}
+		for i := range part {
+			if slots[i] == 0 {
+				continue
+			}
+			if e, ok := t.find(&part[i]); ok {
+				list = append(list, Found{from + i, e})
+			}
+		}
+	}
+	return list
+}
+
 // slot is the id's slot, or the free one that it would get.
 func (t *tail) slot(id *ID) int {
-	mask, tag := len(t.slots)-1, tagOf(id)
-	for s := int(binary.BigEndian.Uint32(id[4:])) & mask; ; s = (s + 1) & mask {
-		if in := t.slots[s]; in == 0 || in>>32 == tag && t.entries[uint32(in)-1].id == *id {
+	mask, tag := len(t.slots)-1, id.tag()
+	for s := int(tag >> t.shift); ; s = (s + 1) & mask {
+		if in := t.slots[s]; in == 0 || uint32(in>>32) == tag && t.list.at(int(uint32(in))-1).id == *id {
 			return s
 		}
 	}
 }
 
-func tagOf(id *ID) uint64 { return uint64(binary.BigEndian.Uint32(id[8:])) }
+func (id *ID) tag() uint32 { return binary.BigEndian.Uint32(id[8:]) }
+
+func slotOf(id *ID, i int) uint64 { return uint64(id.tag())<<32 | uint64(i+1) }
 
 // push adds an entry above all others.
 func (t *tail) push(e *tailEntry) {
 	if 4*(t.used+1) > 3*len(t.slots) {
-		t.rehash(max(16, 2*len(t.slots)))
+		t.resize(max(minSlots, 2*len(t.slots)), 0)
 	}
-	if len(t.entries) == cap(t.entries) {
-		// Twice as many, where append would grow it by a quarter time and again.
-		t.entries = append(make([]tailEntry, 0, max(16, 2*len(t.entries))), t.entries...)
-	}
-	t.entries = append(t.entries, *e)
-	t.link(len(t.entries) - 1)
-}
-
-func (t *tail) link(i int) {
-	e := &t.entries[i]
 	s := t.slot(&e.id)
-	e.prev = uint32(t.slots[s])
-	if e.prev == 0 {
+	in := *e
+	if in.prev = uint32(t.slots[s]); in.prev == 0 {
 		t.used++
 	}
-	t.slots[s] = tagOf(&e.id)<<32 | uint64(i+1)
+	t.slots[s] = slotOf(&e.id, t.list.n)
+	t.list.push(&in)
 }
 
-// pop removes the newest entry. Its slot was free when the first entry of its id
-// came, and all that came later are gone: so freeing it breaks nobody's probing.
-func (t *tail) pop() {
-	e := &t.entries[len(t.entries)-1]
-	s := t.slot(&e.id)
-	if e.prev == 0 {
-		t.slots[s] = 0
-		t.used--
-	} else {
-		t.slots[s] = tagOf(&e.id)<<32 | uint64(e.prev)
+// cut removes the entries at or above the offset, the newest first.
+func (t *tail) cut(offset int64) (n int) {
+	for ; t.list.n > 0 && t.list.last().offset >= offset; n++ {
+		e := t.list.last()
+		s := t.slot(&e.id)
+		if e.prev == 0 {
+			t.free(s)
+		} else {
+			t.slots[s] = slotOf(&e.id, int(e.prev)-1)
+		}
+		t.list.pop()
 	}
-	t.entries = t.entries[:len(t.entries)-1]
+	if n > 0 {
+		t.list.unshare()
+	}
+	return n
 }
 
-// below is the number of entries below the offset.
-func (t *tail) below(offset int64) int {
-	return sort.Search(len(t.entries), func(i int) bool { return t.entries[i].offset >= offset })
+// free empties a slot, and moves those behind it that are further from their place than need be: looking
+// for them ends at a free one.
+func (t *tail) free(s int) {
+	mask := len(t.slots) - 1
+	t.used--
+	for next := (s + 1) & mask; t.slots[next] != 0; next = (next + 1) & mask {
+		if place := t.place(t.slots[next]); (next-place)&mask >= (next-s)&mask {
+			t.slots[s] = t.slots[next]
+			s = next
+		}
+	}
+	t.slots[s] = 0
 }
 
-// since is the number of entries whose time is below ms.
-func (t *tail) since(ms int64) int {
-	return sort.Search(len(t.entries), func(i int) bool { return t.entries[i].time >= ms })
-}
+// place is the first slot that may be the one of what is in a slot.
+func (t *tail) place(in uint64) int { return int(uint32(in>>32) >> t.shift) }
 
 // drop removes the oldest n entries.
 func (t *tail) drop(n int) {
 	if n == 0 {
 		return
 	}
-	// Into new memory: what a busy time took is given back.
-	t.entries = slices.Clone(t.entries[n:])
+	t.list.drop(n)
 	t.first += int64(n)
-	size := 16
-	for 3*size < 4*(len(t.entries)+1) {
+	for i := range t.list.n {
+		if e := t.list.at(i); e.prev != 0 {
+			e.prev -= min(e.prev, uint32(n))
+		}
+	}
+	size := minSlots
+	for 3*size < 4*(t.list.n+1) {
 		size *= 2
 	}
-	t.rehash(size)
+	t.resize(size, n)
 }
 
-func (t *tail) rehash(size int) {
+// resize makes a table of that length without the oldest n entries, which are gone.
+func (t *tail) resize(size, n int) {
+	old := t.slots
 	t.slots, t.used = make([]uint64, size), 0
-	for i := range t.entries {
-		t.link(i)
+	t.shift = uint8(32 - bits.TrailingZeros(uint(size)))
+	for _, in := range old {
+		if uint32(in) <= uint32(n) {
+			continue
+		}
+		s := t.place(in)
+		for t.slots[s] != 0 {
+			s = (s + 1) & (size - 1)
+		}
+		t.slots[s] = in - uint64(n)
+		t.used++
 	}
 }

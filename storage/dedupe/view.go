@@ -26,7 +26,7 @@ func (s *State) View() *View {
 		edge: s.edge(), producerEdge: s.cfg.producerEdge(s.newest), covered: s.covered, next: s.next, newest: s.newest, total: s.total,
 		coveredNewest: s.coveredNewest, runs: s.runs, producers: s.producers.list(), journal: slices.Clone(s.journal),
 	}
-	v.tail = make([]Entry, len(s.tail.entries))
+	v.tail = make([]Entry, s.tail.list.n)
 	for i := range v.tail {
 		v.tail[i] = s.tail.entry(i)
 	}

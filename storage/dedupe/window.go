@@ -60,11 +60,11 @@ type Figures struct {
 
 // Figures takes a few accesses to each run.
 func (s *State) Figures() Figures {
-	f := Figures{Producers: int64(len(s.producers.byID)), EvictedEarly: s.evictedEarly, TailIDs: len(s.tail.entries), Runs: len(s.runs)}
+	f := Figures{Producers: int64(len(s.producers.byID)), EvictedEarly: s.evictedEarly, TailIDs: s.tail.list.n, Runs: len(s.runs)}
 	for _, r := range s.runs {
 		f.HeapBytes += int64(len(r.filter)) + 160
 	}
-	f.HeapBytes += int64(cap(s.tail.entries)*48+len(s.tail.slots)*8) + f.Producers*280 + int64(cap(s.journal))*48
+	f.HeapBytes += int64(s.tail.list.n*48+len(s.tail.slots)*8) + f.Producers*280 + int64(cap(s.journal))*48
 	first := s.firstLive()
 	if first >= s.total {
 		return f
@@ -86,17 +86,17 @@ func (s *State) firstLive() int64 {
 			return max(from, edge.ordinal)
 		}
 	}
-	if len(s.tail.entries) == 0 {
+	if s.tail.list.n == 0 {
 		return s.total
 	}
-	i := max(s.tail.since(edge.time), s.tail.below(edge.offset))
+	i := max(s.tail.list.since(edge.time), s.tail.list.below(edge.offset))
 	return max(s.tail.first+int64(i), edge.ordinal)
 }
 
 // timeOf estimates the append time of the entry with the ordinal.
 func (s *State) timeOf(ordinal int64) int64 {
-	if len(s.tail.entries) > 0 && ordinal >= s.tail.first {
-		return s.tail.entries[ordinal-s.tail.first].time
+	if s.tail.list.n > 0 && ordinal >= s.tail.first {
+		return s.tail.list.at(int(ordinal - s.tail.first)).time
 	}
 	for _, r := range s.runs {
 		if ordinal < r.nextOrdinal {
