@@ -261,17 +261,12 @@ func (l *Log) lookIntoRuns(runs []*dedupe.Run, ids []dedupe.ID, inTail []dedupe.
 	for i, r := range runs {
 		keys[i] = keyOfRun(r)
 	}
-	done := l.disk.index.viewRuns(l.id, keys, func(get func(runKey) []byte) {
+	done := l.disk.index.viewRuns(l.id, keys, func(get readPiece) {
+		read := func(r *dedupe.Run, from, to int) ([]byte, error) { return get(keyOfRun(r), from, to) }
 		for _, i := range maybe {
 			var e dedupe.Entry
 			var ok bool
-			e, ok, err = dedupe.FindRuns(runs, ids[i], func(r *dedupe.Run) ([]byte, error) {
-				if b := get(keyOfRun(r)); b != nil {
-					return b, nil
-				}
-				return nil, errRunUnread
-			})
-			if err != nil {
+			if e, ok, err = dedupe.FindRuns(runs, ids[i], read); err != nil {
 				return
 			}
 			if ok {

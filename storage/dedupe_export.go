@@ -132,5 +132,5 @@ func (l *Log) RecomputeDedupeDigest() ([32]byte, error) {
 			}
 		}
 	}
-	return fresh.View().Digest(func(r *dedupe.Run) ([]byte, error) { return runs[r], nil })
+	return fresh.View().Digest(func(r *dedupe.Run, from, to int) ([]byte, error) { return runs[r][from:to], nil })
 }

@@ -181,11 +181,8 @@ func (l *Log) mergeRuns() {
 }
 
 // readRun is a dedupe.Reader that copies the run out of the index.
-func (l *Log) readRun(r *dedupe.Run) ([]byte, error) {
-	if b := l.disk.index.copyRun(l.id, keyOfRun(r)); b != nil {
-		return b, nil
-	}
-	return nil, errRunUnread
+func (l *Log) readRun(r *dedupe.Run, from, to int) ([]byte, error) {
+	return cutRun(l.disk.index.copyRun(l.id, keyOfRun(r)), from, to)
 }
 
 // describeMemory writes what the index keeps of the memory besides snapshot and

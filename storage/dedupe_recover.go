@@ -57,19 +57,18 @@ func (l *Log) restore(m logMeta) error {
 	}
 	var runs []*dedupe.Run
 	var err error
-	done := l.disk.index.viewRuns(l.id, m.Runs, func(get func(runKey) []byte) {
+	done := l.disk.index.viewRuns(l.id, m.Runs, func(get readPiece) {
 		for _, k := range m.Runs {
-			bytes := get(k)
-			if bytes == nil {
-				err = fmt.Errorf("storage: run of message ids from offset %d is missing", k.first)
-				return
-			}
 			var run *dedupe.Run
-			if run, err = dedupe.OpenRun(bytes); err != nil {
-				return
+			run, err = dedupe.ReadRun(func(_ *dedupe.Run, from, to int) ([]byte, error) { return get(k, from, to) })
+			for end := pieceBytes; err == nil && end < run.Size+pieceBytes; end += pieceBytes {
+				_, err = get(k, min(end, run.Size)-1, min(end, run.Size)) // the last byte of each piece
 			}
-			if k != keyOfRun(run) {
-				err = fmt.Errorf("storage: run of message ids from offset %d is under another one's key", k.first)
+			if err == nil && k != keyOfRun(run) {
+				err = errors.New("it is under another one's key")
+			}
+			if err != nil {
+				err = fmt.Errorf("storage: run of message ids from offset %d: %w", k.first, err)
 				return
 			}
 			runs = append(runs, run)

@@ -77,7 +77,7 @@ type logIndex interface {
 	// producers (index_dedupe.go).
 	noteDedupe(id PartitionID, make func(*logMeta) (dedupeNote, bool))
 	dedupeState(id PartitionID) []byte
-	viewRuns(id PartitionID, keys []runKey, read func(get func(runKey) []byte)) (done bool)
+	viewRuns(id PartitionID, keys []runKey, read func(get readPiece)) (done bool)
 	copyRun(id PartitionID, k runKey) []byte
 }
 

@@ -6,12 +6,15 @@ import (
 	"fmt"
 
 	"go.etcd.io/bbolt"
+
+	"highwater/storage/dedupe"
 )
 
 // What the index keeps of the message ids and producers that a log remembers: one
 // state entry, and runs of ids, which are never changed (storage/dedupe). A run's key
 // begins with its class, so that small runs, which come and go, share no page with
-// those that stay, of 10 MB: bbolt writes a page anew for each change in it.
+// those that stay: bbolt writes a page anew for each change in it. For the same reason, and as it copies
+// what it writes, a run is stored in pieces, whose keys end in their numbers.
 
 // runKey names a run of one log.
 type runKey struct {
@@ -23,6 +26,10 @@ type runKey struct {
 // those that aren't.
 const runClasses = 2
 
+// pieceBytes is the length of all pieces of a run but the last. A page of bbolt's holds two
+// values at least; two of this length fill 32 pages of the file.
+const pieceBytes = 65_400
+
 // urgentRunBytes is how much of runs may wait for the writer's next tick.
 const urgentRunBytes = 16 << 20
 
@@ -30,7 +37,7 @@ const urgentRunBytes = 16 << 20
 type dedupeNote struct {
 	dropped bool              // everything before it
 	state   []byte            // nil: as it was
-	runs    map[runKey][]byte // nil: removed. What lies behind one, within its capacity, is the index's
+	runs    map[runKey][]byte // nil: removed
 }
 
 // join applies later on top of n.
@@ -58,6 +65,10 @@ func appendRunPrefix(dst []byte, class uint8, id PartitionID) []byte {
 func appendRunKey(dst []byte, id PartitionID, k runKey) []byte {
 	dst = binary.BigEndian.AppendUint64(appendRunPrefix(dst, k.class, id), uint64(k.first))
 	return binary.BigEndian.AppendUint64(dst, uint64(k.next))
+}
+
+func appendPieceKey(dst []byte, id PartitionID, k runKey, piece int) []byte {
+	return binary.BigEndian.AppendUint32(appendRunKey(dst, id, k), uint32(piece))
 }
 
 // noteDedupe asks for a change of what is kept of the log, and of its meta, which
@@ -137,27 +148,66 @@ func (ix *index) notedRuns(id PartitionID, keys ...runKey) (noted map[runKey][]b
 	return noted, hidden
 }
 
+// readPiece gives the bytes [from, to) of a run. errRunUnread: it isn't there. The other error is a
+// *dedupe.CorruptError.
+type readPiece func(k runKey, from, to int) ([]byte, error)
+
 // viewRuns calls read with a look into these runs of the log as they are now; what get
-// returns of one of them is good only until read returns, and nil for a run that isn't there. It
+// returns of one of them is good only until read returns. It
 // checks no checksum: that is for who reads all of a run. false: it could not be read.
-func (ix *index) viewRuns(id PartitionID, keys []runKey, read func(get func(runKey) []byte)) (done bool) {
+func (ix *index) viewRuns(id PartitionID, keys []runKey, read func(get readPiece)) (done bool) {
 	noted, hidden := ix.notedRuns(id, keys...)
 	ix.view(func(tx *bbolt.Tx) error {
 		bucket := tx.Bucket(bucketIDs)
-		read(func(k runKey) []byte {
+		read(func(k runKey, from, to int) ([]byte, error) {
 			if run, known := noted[k]; known || hidden {
-				return run
+				return cutRun(run, from, to)
 			}
-			value := bucket.Get(appendRunKey(nil, id, k))
-			if len(value) < checksumSize {
-				return nil
-			}
-			return value[: len(value)-checksumSize : len(value)-checksumSize]
+			return readPieces(from, to, func(piece int) []byte {
+				value := bucket.Get(appendPieceKey(nil, id, k, piece))
+				return value[:max(len(value)-checksumSize, 0)]
+			})
 		})
 		done = true
 		return nil
 	})
 	return done
+}
+
+// cutRun is a readPiece of a run that is in memory; nil: it isn't there.
+func cutRun(run []byte, from, to int) ([]byte, error) {
+	switch {
+	case run == nil:
+		return nil, errRunUnread
+	case to > len(run):
+		return nil, &dedupe.CorruptError{Reason: "run is too short"}
+	}
+	return run[from:to:to], nil
+}
+
+// readPieces joins what lies in several pieces.
+func readPieces(from, to int, get func(piece int) []byte) (joined []byte, err error) {
+	for at := from; at < to; {
+		piece := get(at / pieceBytes)
+		begin := at / pieceBytes * pieceBytes
+		end := min(to, begin+pieceBytes)
+		if len(piece) < end-begin {
+			if at < pieceBytes && len(piece) == 0 {
+				return nil, errRunUnread
+			}
+			return nil, &dedupe.CorruptError{Reason: "a piece of a run is missing"}
+		}
+		part := piece[at-begin : end-begin : end-begin]
+		if at == from && end == to {
+			return part, nil
+		}
+		if joined == nil {
+			joined = make([]byte, 0, to-from)
+		}
+		joined = append(joined, part...)
+		at = end
+	}
+	return joined, nil
 }
 
 // copyRun is a run's bytes, checked, and never changed; nil: it isn't there, or damaged.
@@ -166,17 +216,22 @@ func (ix *index) copyRun(id PartitionID, k runKey) (run []byte) {
 	if run, known := noted[k]; known || hidden {
 		return run
 	}
-	key := appendRunKey(nil, id, k)
+	prefix := appendRunKey(nil, id, k)
 	ix.view(func(tx *bbolt.Tx) error {
-		value := tx.Bucket(bucketIDs).Get(key)
-		if value == nil {
-			return nil
+		c := tx.Bucket(bucketIDs).Cursor()
+		piece := 0
+		for key, value := c.Seek(prefix); bytes.HasPrefix(key, prefix); key, value = c.Next() {
+			payload, err := unseal(bucketIDs, key, value)
+			if err == nil && !bytes.Equal(key, appendPieceKey(nil, id, k, piece)) {
+				err = errEntryDamaged
+			}
+			if err != nil {
+				run = nil
+				return fmt.Errorf("message ids of %s: %w", id, err)
+			}
+			run = append(run, payload...)
+			piece++
 		}
-		payload, err := unseal(bucketIDs, key, value)
-		if err != nil {
-			return fmt.Errorf("message ids of %s: %w", id, err)
-		}
-		run = bytes.Clone(payload)
 		return nil
 	})
 	return run
@@ -202,13 +257,7 @@ func (w *indexWriter) deleteDedupe(id PartitionID) error {
 // putDedupe brings a note into the file, and tells whether there was anything to do.
 func (w *indexWriter) putDedupe(id PartitionID, n *dedupeNote) (changed bool, err error) {
 	for k, run := range n.runs {
-		key := appendRunKey(nil, id, k)
-		if run == nil {
-			err = w.ids.Delete(key)
-		} else {
-			err = w.ids.Put(key, seal(bucketIDs, key, run, 0)) // mostly in place: it is large
-		}
-		if err != nil {
+		if err := w.putRun(id, k, run); err != nil {
 			return false, err
 		}
 	}
@@ -220,4 +269,29 @@ func (w *indexWriter) putDedupe(id PartitionID, n *dedupeNote) (changed bool, er
 		}
 	}
 	return n.state != nil || len(n.runs) > 0, nil
+}
+
+// putRun puts a run in the place of what is there under its key; nil: nothing.
+func (w *indexWriter) putRun(id PartitionID, k runKey, run []byte) error {
+	prefix := appendRunKey(nil, id, k)
+	var old [][]byte
+	c := w.ids.Cursor()
+	for key, _ := c.Seek(prefix); bytes.HasPrefix(key, prefix); key, _ = c.Next() {
+		old = append(old, bytes.Clone(key))
+	}
+	for _, key := range old {
+		if err := w.ids.Delete(key); err != nil {
+			return err
+		}
+	}
+	for piece := 0; len(run) > 0; piece++ {
+		part := run[:min(len(run), pieceBytes)]
+		run = run[len(part):]
+		key := appendPieceKey(nil, id, k, piece)
+		value := append(make([]byte, 0, len(part)+checksumSize), part...)
+		if err := w.ids.Put(key, seal(bucketIDs, key, value, 0)); err != nil {
+			return err
+		}
+	}
+	return nil
 }

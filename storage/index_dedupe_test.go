@@ -2,6 +2,7 @@ package storage
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"maps"
 	"math/rand/v2"
@@ -78,7 +79,7 @@ func dedupeStep(t *testing.T, rng *rand.Rand, ix *index, id PartitionID, m *kept
 	}
 	for range rng.IntN(3) {
 		k := runKey{uint8(rng.IntN(runClasses)), rng.Int64N(25), 30 + rng.Int64N(2)}
-		note.runs[k] = randomBytes(rng, 1+rng.IntN(20_000))
+		note.runs[k] = randomBytes(rng, 1+rng.IntN([...]int{20_000, 5 * pieceBytes}[rng.IntN(2)]))
 		m.runs[k] = note.runs[k]
 	}
 	m.covered = rng.Int64N(1000)
@@ -110,10 +111,22 @@ func checkDedupe(t *testing.T, ix *index, id PartitionID, m *keptDedupe, when st
 			keys = append(keys, runKey{class, n / 2, 30 + n%2})
 		}
 	}
-	done := ix.viewRuns(id, keys, func(get func(runKey) []byte) {
+	done := ix.viewRuns(id, keys, func(get readPiece) {
 		for _, k := range keys {
-			if run := get(k); !bytes.Equal(run, m.runs[k]) {
-				t.Fatalf("%s: run %v has %d bytes instead of %d", when, k, len(run), len(m.runs[k]))
+			want, there := m.runs[k]
+			run, err := get(k, 0, max(len(want), 1))
+			if !bytes.Equal(run, want) || there != (err == nil) || !there && !errors.Is(err, errRunUnread) {
+				t.Fatalf("%s: run %v has %d bytes instead of %d: %v", when, k, len(run), len(want), err)
+			}
+			for from := 0; from < len(want); from += 1 + len(want)/7 {
+				for _, to := range []int{from + 1, min(from+pieceBytes, len(want)), len(want)} {
+					if run, err := get(k, from, to); err != nil || !bytes.Equal(run, want[from:to]) {
+						t.Fatalf("%s: [%d, %d) of run %v: %v", when, from, to, k, err)
+					}
+				}
+			}
+			if run, err := get(k, 0, len(want)+1); err == nil {
+				t.Fatalf("%s: run %v of %d bytes gives %d", when, k, len(want), len(run))
 			}
 		}
 	})
@@ -179,9 +192,9 @@ func TestDamagedRunsAreNoticed(t *testing.T) {
 		t.Fatal(err)
 	}
 	err = db.Update(func(tx *bbolt.Tx) error {
-		key := appendRunKey(nil, id, damaged)
+		key := appendPieceKey(nil, id, damaged, 3)
 		value := slices.Clone(tx.Bucket(bucketIDs).Get(key))
-		value[200_000] ^= 4
+		value[200_000-3*pieceBytes] ^= 4
 		return tx.Bucket(bucketIDs).Put(key, value)
 	})
 	if err != nil || db.Close() != nil {

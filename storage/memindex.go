@@ -198,11 +198,11 @@ func (ix *memIndex) dedupeState(id PartitionID) []byte {
 	return ix.log(id).state
 }
 
-func (ix *memIndex) viewRuns(id PartitionID, _ []runKey, read func(get func(runKey) []byte)) bool {
+func (ix *memIndex) viewRuns(id PartitionID, _ []runKey, read func(get readPiece)) bool {
 	ix.mu.Lock()
 	runs := maps.Clone(ix.log(id).runs)
 	ix.mu.Unlock()
-	read(func(k runKey) []byte { return runs[k] })
+	read(func(k runKey, from, to int) ([]byte, error) { return cutRun(runs[k], from, to) })
 	return true
 }
 

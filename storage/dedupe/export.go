@@ -81,12 +81,12 @@ func (x *export) run(r *Run, read Reader) error {
 		x.total = min(x.total, r.firstOrdinal)
 		return nil
 	}
-	b, err := read(r)
+	b, err := read(r, 0, r.Size)
 	if err != nil {
 		return err
 	}
 	var part []Entry
-	if err := r.each(b, func(e Entry) { part = x.entry(part, e) }); err != nil {
+	if err := r.each(bytesOf(b), func(e Entry) { part = x.entry(part, e) }); err != nil {
 		return err
 	}
 	if r.Next <= x.below {
@@ -158,7 +158,7 @@ func ParseImport(b []byte) (*Import, error) {
 		if err != nil {
 			return nil, err
 		}
-		if err := r.each(part, func(Entry) {}); err != nil {
+		if err := r.each(bytesOf(part), func(Entry) {}); err != nil {
 			return nil, err
 		}
 		im.Runs, im.Bytes = append(im.Runs, r), append(im.Bytes, part)

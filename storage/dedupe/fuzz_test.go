@@ -22,9 +22,9 @@ func FuzzRun(f *testing.F) {
 			return
 		}
 		n := 0
-		if err := r.each(b, func(e Entry) {
+		if err := r.each(stored(b), func(e Entry) {
 			n++
-			if _, _, err := r.find(b, e.ID); err != nil {
+			if _, _, err := r.find(stored(b), e.ID); err != nil {
 				t.Fatal(err)
 			}
 		}); err != nil {

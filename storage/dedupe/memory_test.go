@@ -25,7 +25,7 @@ func randomID(rng *rand.Rand) (id ID) {
 // disk is what an owner stores, outside of what a State holds.
 type disk map[int64][]byte
 
-func (d disk) read(r *Run) ([]byte, error) { return d[r.First], nil }
+func (d disk) read(r *Run, from, to int) ([]byte, error) { return d[r.First][from:to], nil }
 
 // settle flushes and merges all that is due.
 func settle(t testing.TB, s *State, d disk) {

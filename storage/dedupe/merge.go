@@ -120,11 +120,11 @@ func (m *Merge) Build(read Reader) (run []byte, err error) {
 		if !m.edge.liveRun(r) {
 			continue
 		}
-		b, err := read(r)
+		b, err := read(r, 0, r.Size)
 		if err != nil {
 			return nil, err
 		}
-		c := &runCursor{run: r, bytes: b}
+		c := &runCursor{run: r, read: bytesOf(b)}
 		if err := c.next(); err != nil {
 			return nil, err
 		}
@@ -157,7 +157,7 @@ func (m *Merge) Build(read Reader) (run []byte, err error) {
 // runCursor walks over a run.
 type runCursor struct {
 	run   *Run
-	bytes []byte
+	read  Reader
 	block []byte // what is left of it
 	at    int    // the next one
 	entry Entry
@@ -171,7 +171,7 @@ func (c *runCursor) next() (err error) {
 		if c.done = c.at == c.run.blocks(); c.done {
 			return nil
 		}
-		if c.block, err = c.run.block(c.bytes, c.at); err != nil {
+		if c.block, err = c.run.block(c.read, c.at); err != nil {
 			return err
 		}
 		c.at++

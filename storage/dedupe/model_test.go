@@ -90,12 +90,12 @@ func (w *world) fresh() *State {
 	return s
 }
 
-func (w *world) read(r *Run) ([]byte, error) {
+func (w *world) read(r *Run, from, to int) ([]byte, error) {
 	b, ok := w.runs[r.First]
 	if !ok {
 		return nil, fmt.Errorf("run [%d, %d) isn't stored", r.First, r.Next)
 	}
-	return b, nil
+	return b[from:to], nil
 }
 
 func (w *world) run(steps int) {

@@ -60,30 +60,54 @@ type Run struct {
 	filter                    filter
 }
 
-// Reader gives the bytes of a run, whole, as they were built. They have to stay
+// Reader gives the bytes [from, to) of a run, as they were built. They have to stay
 // what they are until the function that got the Reader returns. Its error ends
 // that function, which returns it as it is.
-type Reader func(r *Run) ([]byte, error)
+type Reader func(r *Run, from, to int) ([]byte, error)
 
-// OpenRun reads header and filter of a run and copies what it needs; the entries
-// are not read. The error is a *CorruptError.
+// bytesOf reads a run that is in memory.
+func bytesOf(b []byte) Reader {
+	return func(_ *Run, from, to int) ([]byte, error) {
+		if to > len(b) {
+			return nil, corrupt("run of %d bytes or more has %d", to, len(b))
+		}
+		return b[from:to], nil
+	}
+}
+
+// OpenRun is ReadRun of a run's bytes, whole.
 func OpenRun(b []byte) (*Run, error) {
-	if len(b) < runHeaderSize || b[0] != runVersion {
+	r, err := ReadRun(bytesOf(b))
+	if err == nil && len(b) != r.Size {
+		return nil, corrupt("run of %d entries has %d bytes", r.Count, len(b))
+	}
+	return r, err
+}
+
+// ReadRun reads header and filter of a run and copies what it needs; the entries
+// are not read. The error is read's, who gets no Run, or a *CorruptError.
+func ReadRun(read Reader) (*Run, error) {
+	b, err := read(nil, 0, runHeaderSize)
+	if err != nil {
+		return nil, err
+	}
+	if b[0] != runVersion {
 		return nil, corrupt("no run of version %d", runVersion)
 	}
 	u64 := func(at int) int64 { return int64(binary.BigEndian.Uint64(b[at:])) }
 	r := &Run{
-		Count: int(binary.BigEndian.Uint32(b[4:])), Size: len(b),
+		Count: int(binary.BigEndian.Uint32(b[4:])),
 		First: u64(8), Next: u64(16), firstOrdinal: u64(24), nextOrdinal: u64(32), MinTime: u64(40), MaxTime: u64(48),
 	}
 	filterSize := int(binary.BigEndian.Uint32(b[56:]))
-	switch {
-	case r.Count < 1 || r.Count > maxRunEntries || filterSize < filterBlock || filterSize%filterBlock != 0 || filterSize > maxFilterSize:
+	if r.Count < 1 || r.Count > maxRunEntries || filterSize < filterBlock || filterSize%filterBlock != 0 || filterSize > maxFilterSize {
 		return nil, corrupt("run of %d entries with a filter of %d bytes", r.Count, filterSize)
-	case len(b) != runHeaderSize+filterSize+4+blocksSize(r.Count):
-		return nil, corrupt("run of %d entries has %d bytes", r.Count, len(b))
 	}
 	end := runHeaderSize + filterSize
+	r.Size = end + 4 + blocksSize(r.Count)
+	if b, err = read(nil, 0, end+4); err != nil {
+		return nil, err
+	}
 	if crc32.Checksum(b[:end], castagnoli) != binary.BigEndian.Uint32(b[end:]) {
 		return nil, corrupt("checksum of a run's header")
 	}
@@ -99,16 +123,17 @@ func blocksSize(count int) int {
 }
 
 // block gives the entries of the i-th block, after checking them.
-func (r *Run) block(b []byte, i int) ([]byte, error) {
-	if len(b) != r.Size {
-		return nil, corrupt("run of %d bytes has %d", r.Size, len(b))
-	}
+func (r *Run) block(read Reader, i int) ([]byte, error) {
 	at := runHeaderSize + len(r.filter) + 4 + i*blockSize
-	end := min(at+blockSize, len(b)) - 4
-	if crc32.Checksum(b[at:end], castagnoli) != binary.BigEndian.Uint32(b[end:]) {
+	b, err := read(r, at, min(at+blockSize, r.Size))
+	if err != nil {
+		return nil, err
+	}
+	end := len(b) - 4
+	if crc32.Checksum(b[:end], castagnoli) != binary.BigEndian.Uint32(b[end:]) {
 		return nil, corrupt("checksum of block %d of run [%d, %d)", i, r.First, r.Next)
 	}
-	return b[at:end], nil
+	return b[:end], nil
 }
 
 func (r *Run) blocks() int { return (r.Count + blockEntries - 1) / blockEntries }
@@ -123,16 +148,16 @@ func (r *Run) decode(b []byte) Entry {
 	}
 }
 
-// find looks for the id's newest entry in the run's bytes. IDs are spread evenly, so that the
+// find looks for the id's newest entry in the run. IDs are spread evenly, so that the
 // first guess is a few blocks off at most.
-func (r *Run) find(b []byte, id ID) (Entry, bool, error) {
+func (r *Run) find(read Reader, id ID) (Entry, bool, error) {
 	lo, hi := 0, r.blocks()
 	hit, _ := bits.Mul64(id.head(), uint64(r.Count))
 	guess, step := int(hit)/blockEntries, 1
 	var after []byte // of a block, whose first entry has the id
 	for lo < hi {
 		i := min(max(guess, lo), hi-1)
-		block, err := r.block(b, i)
+		block, err := r.block(read, i)
 		if err != nil {
 			return Entry{}, false, err
 		}
@@ -170,9 +195,13 @@ func (r *Run) findIn(block []byte, id ID) (Entry, bool) {
 }
 
 // each yields all entries in the order of their ids.
-func (r *Run) each(b []byte, yield func(Entry)) error {
+func (r *Run) each(read Reader, yield func(Entry)) error {
+	b, err := read(r, 0, r.Size)
+	if err != nil {
+		return err
+	}
 	for i := range r.blocks() {
-		block, err := r.block(b, i)
+		block, err := r.block(bytesOf(b), i)
 		if err != nil {
 			return err
 		}
@@ -215,11 +244,7 @@ func FindRuns(runs []*Run, id ID, read Reader) (e Entry, found bool, err error) 
 		if !r.filter.has(&id) {
 			continue
 		}
-		b, err := read(r)
-		if err != nil {
-			return Entry{}, false, err
-		}
-		if e, found, err = r.find(b, id); found || err != nil {
+		if e, found, err = r.find(read, id); found || err != nil {
 			return e, found, err
 		}
 	}

@@ -5,9 +5,6 @@ import (
 	"hash/crc32"
 )
 
-// spareBytes are behind a run's bytes, for a checksum that its owner may want there.
-const spareBytes = 4
-
 // runWriter makes a run from entries that come in the order of their ids, the
 // newest of an id first.
 type runWriter struct {
@@ -21,7 +18,7 @@ type runWriter struct {
 // the number of entries that will come at most.
 func newRunWriter(first, minTime, minOrdinal int64, capacity int) *runWriter {
 	front := runHeaderSize + filterSize(capacity) + 4
-	buf := make([]byte, front+blocksSize(capacity), front+blocksSize(capacity)+spareBytes)
+	buf := make([]byte, front+blocksSize(capacity))
 	return &runWriter{
 		frame:  Run{First: first, MinTime: minTime, firstOrdinal: minOrdinal},
 		buf:    buf,

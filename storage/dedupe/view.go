@@ -42,11 +42,7 @@ func (v *View) Entries(read Reader) ([]Entry, error) {
 		}
 	}
 	for _, r := range v.runs {
-		b, err := read(r)
-		if err != nil {
-			return nil, err
-		}
-		if err := r.each(b, note); err != nil {
+		if err := r.each(read, note); err != nil {
 			return nil, err
 		}
 	}
