@@ -145,6 +145,17 @@ func (w *world) boundary(from, to int64) int64 {
 	return list[w.rng.IntN(len(list))]
 }
 
+// wholeBatch is the offset, or the end of the batch that it lies inside of. A log is cut where a
+// batch ends; what a state made from an export covers may end inside one.
+func (w *world) wholeBatch(offset int64) int64 {
+	for _, b := range w.log {
+		if b.Base < offset && offset < b.Next {
+			return b.Next
+		}
+	}
+	return offset
+}
+
 func (w *world) truth() *naive {
 	if w.known == nil || w.knownStart != w.start {
 		w.known, w.knownStart = recompute(w.cfg, w.start, modelProducers, w.log), w.start
@@ -390,10 +401,14 @@ func (w *world) carry(s *State, below int64) {
 func (w *world) repair() {
 	if f := w.flush; f != nil && max(w.s.Covered(), w.exact, w.start) < f.Below && w.rng.IntN(2) == 0 {
 		to := w.boundary(max(w.s.Covered(), w.exact, w.start), f.Below)
+		unclean := w.rng.IntN(2) == 0 // others come in their place
+		if unclean {
+			to = w.wholeBatch(to)
+		}
 		if !w.s.Truncate(to) {
 			w.t.Fatal("can't be truncated")
 		}
-		if w.rng.IntN(2) == 0 { // an unclean election: others come in their place
+		if unclean {
 			w.setLog(slices.DeleteFunc(w.log, func(b *Batch) bool { return b.Next > to }))
 			w.end, w.committed = to, min(w.committed, to)
 			return
