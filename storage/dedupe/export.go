@@ -1,9 +1,6 @@
 package dedupe
 
-import (
-	"encoding/binary"
-	"math"
-)
+import "encoding/binary"
 
 // An export is what a log below an offset can't tell any more: runs and a snapshot, each
 // behind its length 8, after a version 1 and the number of runs 4.
@@ -13,9 +10,9 @@ const exportVersion = 1
 // that can't learn it from the log: because its copy begins above, or was compacted below. It
 // may be called without the lock. The error is read's or a *CorruptError.
 //
-// Below Covered the newest append time isn't known of every offset: then it is
-// that of the last message or batch that is remembered. That is right as long as
-// the leaders' clocks didn't go back.
+// Below Covered the newest append time isn't known of every offset: below the batch that
+// brought the newest of all it is that of the last message or batch that is remembered. That
+// is right once a batch above is noted, as long as the leaders' clocks didn't go back.
 func (v *View) Export(below int64, read Reader) ([]byte, error) {
 	x := export{below: below, total: v.total}
 	for _, r := range v.runs {
@@ -32,7 +29,7 @@ func (v *View) Export(below int64, read Reader) ([]byte, error) {
 	}
 	list := x.producers(v)
 	out := binary.BigEndian.AppendUint32([]byte{exportVersion}, uint32(len(x.runs)))
-	for _, part := range append(x.runs, appendSnapshot(nil, below, x.newest, x.total, list)) {
+	for _, part := range append(x.runs, appendSnapshot(nil, &snapshot{below, x.newest, x.total, list})) {
 		out = binary.BigEndian.AppendUint64(out, uint64(len(part)))
 		out = append(out, part...)
 	}
@@ -41,11 +38,10 @@ func (v *View) Export(below int64, read Reader) ([]byte, error) {
 
 // export gathers what is below an offset.
 type export struct {
-	below int64
-	runs  [][]byte
-	// newest is the time of the newest that is below, total the ordinal of the oldest that isn't.
-	newest, total int64
-	above         bool // something is remembered of what isn't below
+	below  int64
+	runs   [][]byte
+	newest newestTime // of what is below
+	total  int64      // the ordinal of the oldest that isn't
 }
 
 // producers gives those that are below, as they were there, or, below covered, of
@@ -53,31 +49,24 @@ type export struct {
 func (x *export) producers(v *View) []*producer {
 	marks := v.journal
 	for len(marks) > 0 && marks[0].next <= x.below {
-		x.newest = max(x.newest, marks[0].time)
+		x.newest.note(marks[0].time, marks[0].next)
 		marks = marks[1:]
 	}
-	if x.below >= v.covered {
-		x.newest = max(x.newest, v.coveredNewest)
+	if x.below >= v.coveredNewest.from {
+		x.newest.note(v.coveredNewest.time, v.coveredNewest.from)
 	}
-	x.above = x.above || len(marks) > 0
 	var list []*producer
 	for _, p := range without(v.producers, marks) {
-		x.above = x.above || p.newest().next > x.below
 		if p = p.upTo(x.below); p != nil {
 			list = append(list, p)
-			x.newest = max(x.newest, p.newest().time)
+			x.newest.note(p.newest().time, p.newest().next)
 		}
-	}
-	// Of what is newest something is remembered, but where ids aren't looked at.
-	if x.below >= v.next || !x.above && v.edge.time != math.MaxInt64 {
-		x.newest = v.newest
 	}
 	return list
 }
 
 func (x *export) run(r *Run, read Reader) error {
 	if r.First >= x.below {
-		x.above = true
 		x.total = min(x.total, r.firstOrdinal)
 		return nil
 	}
@@ -99,11 +88,10 @@ func (x *export) run(r *Run, read Reader) error {
 
 func (x *export) entry(part []Entry, e Entry) []Entry {
 	if e.Offset >= x.below {
-		x.above = true
 		x.total = min(x.total, e.Ordinal)
 		return part
 	}
-	x.newest = max(x.newest, e.Time)
+	x.newest.note(e.Time, e.Offset+1)
 	return append(part, e)
 }
 

@@ -15,11 +15,12 @@ type Flush struct {
 	// nothing to build.
 	Unchanged bool
 
-	newest, total int64
-	edge          edge
-	tail          tail // those of its entries that move, without slots
-	producers     []*producer
-	marks         int
+	newest    newestTime
+	total     int64
+	edge      edge
+	tail      tail // those of its entries that move, without slots
+	producers []*producer
+	marks     int
 }
 
 // FlushDue tells that enough lies below the committed offset for a flush: so many ids, or
@@ -50,23 +51,23 @@ func (s *State) BeginFlush(committed int64) *Flush {
 	f := &Flush{Below: below, marks: marks, newest: s.newestAt(below), total: s.totalAt(below)}
 	if f.Unchanged = n == 0 && marks == 0; !f.Unchanged {
 		f.producers = without(s.producers.list(), s.journal[marks:])
-		f.edge = s.cfg.edge(f.newest, f.total, s.start)
+		f.edge = s.cfg.edge(f.newest.time, f.total, s.start)
 		f.tail = tail{list: s.tail.list.head(n), first: s.tail.first}
 	}
-	f.producers = youngEnough(f.producers, s.cfg.producerEdge(f.newest))
+	f.producers = youngEnough(f.producers, s.cfg.producerEdge(f.newest.time))
 	s.flushing = f
 	return f
 }
 
 // Build makes the bytes of a run, nil if no id is in it, and of the snapshot. Call it
 // once, without the lock.
-func (f *Flush) Build() (run, snapshot []byte) {
+func (f *Flush) Build() (run, snap []byte) {
 	n := f.tail.list.n
 	gone := sort.Search(n, func(i int) bool { return f.edge.live(f.tail.entry(i)) })
 	if gone < n {
 		run = buildRun(f.tail.list.at(gone).offset, f.Below, n-gone, func(i int) Entry { return f.tail.entry(gone + i) })
 	}
-	return run, appendSnapshot(nil, f.Below, f.newest, f.total, f.producers)
+	return run, appendSnapshot(nil, &snapshot{f.Below, f.newest, f.total, f.producers})
 }
 
 // CommitFlush takes the entries from the tail that the run has now; run is nil if
@@ -79,7 +80,7 @@ func (s *State) CommitFlush(f *Flush, run *Run) bool {
 	s.flushing = nil
 	s.tail.drop(s.tail.list.below(f.Below))
 	s.journal = append([]mark(nil), s.journal[f.marks:]...)
-	s.producers.forget(s.cfg.producerEdge(f.newest))
+	s.producers.forget(s.cfg.producerEdge(f.newest.time))
 	if run != nil {
 		s.runs = append(s.runs[:len(s.runs):len(s.runs)], run)
 		s.generation++

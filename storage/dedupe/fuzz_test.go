@@ -76,7 +76,7 @@ func FuzzSnapshot(f *testing.F) {
 		if err != nil {
 			return
 		}
-		again := appendSnapshot(nil, parsed.below, parsed.newest, parsed.total, parsed.producers)
+		again := appendSnapshot(nil, parsed)
 		if len(again) != len(b) {
 			t.Fatalf("%d bytes became %d", len(b), len(again))
 		}

@@ -37,7 +37,7 @@ type Merge struct {
 // after each. nil: there are none.
 func (s *State) BeginMerge() *Merge {
 	// Judged by what is covered, which is never taken back.
-	edge := s.cfg.edge(s.coveredNewest, s.coveredTotal, min(s.start, s.covered))
+	edge := s.cfg.edge(s.coveredNewest.time, s.coveredTotal, min(s.start, s.covered))
 	m := &Merge{edge: edge}
 	live := sort.Search(len(s.runs), func(i int) bool { return edge.liveRun(s.runs[i]) })
 	if live > 0 {

@@ -10,45 +10,49 @@ import (
 //	 0 version 1
 //	 1 below 8     offset
 //	 9 newest 8    ms, the newest append time below it
-//	17 total 8     the ordinal of the next entry
-//	25 count 4     producers, from the one that has been silent longest
-//	29 producers   each: id 8, epoch 2, before 4, batches 1, then each
+//	17 from 8      offset, for which and all above newest is known to be that
+//	25 total 8     the ordinal of the next entry
+//	33 count 4     producers, from the one that has been silent longest
+//	37 producers   each: id 8, epoch 2, before 4, batches 1, then each
 //	               first sequence 4, last sequence 4, base offset 8, next offset 8, time 8
 //	   CRC-32C 4   of all before it
 const (
 	snapshotVersion    = 1
-	snapshotHeaderSize = 29
+	snapshotHeaderSize = 37
 	producerHeaderSize = 15
 	sequencedSize      = 32
 )
 
-func appendSnapshot(b []byte, below, newest, total int64, list []*producer) []byte {
-	byLastOffset(list)
+type snapshot struct {
+	below     int64
+	newest    newestTime
+	total     int64
+	producers []*producer
+}
+
+// appendSnapshot sorts the producers.
+func appendSnapshot(b []byte, s *snapshot) []byte {
+	byLastOffset(s.producers)
 	at := len(b)
 	b = append(b, snapshotVersion)
-	b = binary.BigEndian.AppendUint64(b, uint64(below))
-	b = binary.BigEndian.AppendUint64(b, uint64(newest))
-	b = binary.BigEndian.AppendUint64(b, uint64(total))
-	b = binary.BigEndian.AppendUint32(b, uint32(len(list)))
-	for _, p := range list {
+	for _, n := range [...]int64{s.below, s.newest.time, s.newest.from, s.total} {
+		b = binary.BigEndian.AppendUint64(b, uint64(n))
+	}
+	b = binary.BigEndian.AppendUint32(b, uint32(len(s.producers)))
+	for _, p := range s.producers {
 		b = binary.BigEndian.AppendUint64(b, uint64(p.id))
 		b = binary.BigEndian.AppendUint16(b, uint16(p.epoch))
 		b = binary.BigEndian.AppendUint32(b, p.before)
 		b = append(b, p.n)
-		for _, s := range p.batches[:p.n] {
-			b = binary.BigEndian.AppendUint32(b, uint32(s.first))
-			b = binary.BigEndian.AppendUint32(b, uint32(s.last))
-			b = binary.BigEndian.AppendUint64(b, uint64(s.base))
-			b = binary.BigEndian.AppendUint64(b, uint64(s.next))
-			b = binary.BigEndian.AppendUint64(b, uint64(s.time))
+		for _, w := range p.batches[:p.n] {
+			b = binary.BigEndian.AppendUint32(b, uint32(w.first))
+			b = binary.BigEndian.AppendUint32(b, uint32(w.last))
+			b = binary.BigEndian.AppendUint64(b, uint64(w.base))
+			b = binary.BigEndian.AppendUint64(b, uint64(w.next))
+			b = binary.BigEndian.AppendUint64(b, uint64(w.time))
 		}
 	}
 	return binary.BigEndian.AppendUint32(b, crc32.Checksum(b[at:], castagnoli))
-}
-
-type snapshot struct {
-	below, newest, total int64
-	producers            []*producer
 }
 
 func parseSnapshot(b []byte) (*snapshot, error) {
@@ -60,10 +64,10 @@ func parseSnapshot(b []byte) (*snapshot, error) {
 		return nil, corrupt("checksum of a snapshot")
 	}
 	u64 := func(at int) int64 { return int64(binary.BigEndian.Uint64(b[at:])) }
-	s := &snapshot{below: u64(1), newest: u64(9), total: u64(17)}
-	count := int(binary.BigEndian.Uint32(b[25:]))
+	s := &snapshot{below: u64(1), newest: newestTime{time: u64(9), from: u64(17)}, total: u64(25)}
+	count := int(binary.BigEndian.Uint32(b[33:]))
 	b = b[snapshotHeaderSize:end]
-	if s.below < 0 || s.newest < 0 || s.newest > maxTime || s.total < 0 || count > len(b)/(producerHeaderSize+sequencedSize) {
+	if s.below < 0 || s.newest.time < 0 || s.newest.time > maxTime || s.newest.from < 0 || s.newest.from > s.below || s.total < 0 || count > len(b)/(producerHeaderSize+sequencedSize) {
 		return nil, corrupt("header of a snapshot of %d producers", count)
 	}
 	s.producers = make([]*producer, 0, count)
@@ -136,7 +140,7 @@ func (s *State) Restore(covered int64, snapshotBytes []byte, runs []*Run) error 
 		}
 	}
 	s.runs = append([]*Run(nil), runs...)
-	s.next, s.newest, s.total = covered, snap.newest, snap.total
+	s.next, s.newest, s.total = covered, snap.newest.time, snap.total
 	s.covered, s.coveredNewest, s.coveredTotal = covered, snap.newest, snap.total
 	return nil
 }

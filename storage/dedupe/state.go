@@ -20,7 +20,8 @@ type State struct {
 
 	// Below covered all is in the runs and the stored snapshot. What newest and
 	// total were there.
-	covered, coveredNewest, coveredTotal int64
+	covered, coveredTotal int64
+	coveredNewest         newestTime
 
 	generation   uint64
 	flushing     *Flush // nil: none, or it was overtaken
@@ -169,7 +170,8 @@ func (s *State) Find(id ID, read Reader) (e Entry, found bool, err error) {
 }
 
 // Truncate takes back all that was noted of batches that reach above offset,
-// because they were cut from the log or never written. False: offset is below Covered
+// because they were cut from the log or never written. It is where a batch ends, or Covered, which
+// may lie inside one: what is below stays then. False: offset is below Covered
 // and nothing was done; then the state has to be made anew (see View.Export: what no log can
 // tell, then the log's batches).
 func (s *State) Truncate(offset int64) bool {
@@ -185,7 +187,7 @@ func (s *State) Truncate(offset int64) bool {
 		s.journal = s.journal[:n-1]
 	}
 	s.total -= int64(s.tail.cut(offset))
-	s.next, s.newest = offset, s.newestAt(offset)
+	s.next, s.newest = offset, s.newestAt(offset).time
 	if s.flushing != nil && offset < s.flushing.Below {
 		s.flushing = nil
 	}
@@ -193,16 +195,33 @@ func (s *State) Truncate(offset int64) bool {
 	return true
 }
 
-// newestAt is the newest append time of the log up to offset, which isn't below covered.
-func (s *State) newestAt(offset int64) int64 {
-	newest := s.coveredNewest
+// newestTime is the newest append time of the log up to an offset, and the least offset for which it
+// is known to be that: nothing else may be remembered of the batch that brought it.
+type newestTime struct{ time, from int64 }
+
+// note takes in that a batch has a time, of which something lies below an offset.
+func (n *newestTime) note(time, below int64) {
+	switch {
+	case time > n.time:
+		n.time, n.from = time, below
+	case time == n.time:
+		n.from = min(n.from, below)
+	}
+}
+
+// newestAt is that up to offset, which isn't below covered.
+func (s *State) newestAt(offset int64) newestTime {
+	n := s.coveredNewest
 	if i := s.tail.list.below(offset); i > 0 {
-		newest = max(newest, s.tail.list.at(i-1).time)
+		time := s.tail.list.at(i - 1).time
+		n.note(time, s.tail.list.at(s.tail.list.since(time)).offset+1)
 	}
 	if i := s.marksBelow(offset); i > 0 {
-		newest = max(newest, s.journal[i-1].time)
+		time := s.journal[i-1].time
+		first := sort.Search(i, func(i int) bool { return s.journal[i].time >= time })
+		n.note(time, s.journal[first].next)
 	}
-	return newest
+	return n
 }
 
 // marksBelow is the number of marks of batches that end at offset or below.

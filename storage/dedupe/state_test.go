@@ -119,3 +119,49 @@ func TestI3_SequenceNumbers(t *testing.T) {
 	s.Truncate(9)
 	is(check(0, 9, 1), "new")
 }
+
+// TestD2_AnExportIsNoNewerThanTheLog: the newest append may be above what is exported and have
+// left nothing, as a batch that was compacted. Then its time isn't that of the batches below it.
+func TestD2_AnExportIsNoNewerThanTheLog(t *testing.T) {
+	cfg := Config{Age: 10, Count: -1}
+	log := []*Batch{batchOf(0, 100, "a"), {Base: 1, Next: 3, Time: 200, Producer: Producer{ID: NoProducer}}}
+	s := New(cfg)
+	for _, b := range log {
+		s.Note(b)
+	}
+	if f := s.BeginFlush(3); !s.CommitFlush(f, nil) { // a has expired
+		t.Fatal("the flush was overtaken")
+	}
+	for below, want := range map[int64]int64{0: 0, 3: 200} {
+		other := exported(t, s, below)
+		if other.Newest() != want {
+			t.Errorf("below %d the newest append was at %d, want %d", below, other.Newest(), want)
+		}
+		again := exported(t, other, below)
+		for _, b := range log {
+			again.Note(b)
+		}
+		again.has(t, "a", -1)
+		if again.Newest() != 200 {
+			t.Errorf("the newest append was at %d", again.Newest())
+		}
+	}
+}
+
+// exported is another replica's state, made from what s has no runs of.
+func exported(t *testing.T, s *State, below int64) *State {
+	t.Helper()
+	b, err := s.View().Export(below, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	im, err := ParseImport(b)
+	if err != nil {
+		t.Fatal(err)
+	}
+	other := New(s.cfg)
+	if err := other.Restore(im.Covered, im.Snapshot, im.Runs); err != nil {
+		t.Fatal(err)
+	}
+	return other
+}

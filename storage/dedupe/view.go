@@ -11,9 +11,8 @@ import (
 type View struct {
 	edge          edge
 	producerEdge  int64
-	covered, next int64
 	newest, total int64
-	coveredNewest int64
+	coveredNewest newestTime
 	runs          []*Run
 	tail          []Entry
 	producers     []*producer
@@ -23,7 +22,7 @@ type View struct {
 // View copies the tail and lists the producers.
 func (s *State) View() *View {
 	v := &View{
-		edge: s.edge(), producerEdge: s.cfg.producerEdge(s.newest), covered: s.covered, next: s.next, newest: s.newest, total: s.total,
+		edge: s.edge(), producerEdge: s.cfg.producerEdge(s.newest), newest: s.newest, total: s.total,
 		coveredNewest: s.coveredNewest, runs: s.runs, producers: s.producers.list(), journal: slices.Clone(s.journal),
 	}
 	v.tail = make([]Entry, s.tail.list.n)
@@ -86,7 +85,7 @@ func (v *View) Digest(read Reader) ([32]byte, error) {
 		same.before = 0 // how much is known of it depends on where the log began
 		list[i] = &same
 	}
-	h.Write(appendSnapshot(nil, 0, v.newest, 0, list))
+	h.Write(appendSnapshot(nil, &snapshot{newest: newestTime{time: v.newest}, producers: list}))
 	return [32]byte(h.Sum(nil)), nil
 }
 

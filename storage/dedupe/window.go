@@ -103,7 +103,7 @@ func (s *State) timeOf(ordinal int64) int64 {
 			return r.MinTime + share(r.MaxTime-r.MinTime, r.firstOrdinal, ordinal, r.nextOrdinal)
 		}
 	}
-	return s.coveredNewest
+	return s.coveredNewest.time
 }
 
 // share is the part of n that at is of the way from from to to, between 0 and n.
