@@ -111,10 +111,19 @@ func (ps *producers) undo(c change) {
 	}
 	ps.unlink(c.node)
 	c.node.producer = c.was
-	if c.older != nil && c.older.out {
-		c.older = nil // forgotten since
+	if c.older != nil && c.older.out { // forgotten since
+		c.older = ps.lastBelow(c.was.newest().next)
 	}
 	ps.linkBehind(c.node, c.older)
+}
+
+// lastBelow is who wrote last below an offset; nil: nobody. It is for offsets below which only those
+// are left that had written again when others were forgotten, and are back by an undo: few.
+func (ps *producers) lastBelow(offset int64) (last *node) {
+	for n := ps.oldest; n != nil && n.producer.newest().next < offset; n = n.newer {
+		last = n
+	}
+	return last
 }
 
 func (ps *producers) remove(n *node) {

@@ -120,6 +120,36 @@ func TestI3_SequenceNumbers(t *testing.T) {
 	is(check(0, 9, 1), "new")
 }
 
+// TestI5_WhoIsSilentLongestAfterACut: 1 would have been forgotten with 2, but had written again.
+// That is cut off, and what 3 wrote before it: 1 is the older one of them again.
+func TestI5_WhoIsSilentLongestAfterACut(t *testing.T) {
+	s := New(Config{Age: -1, Count: -1, ProducerAge: 10})
+	s.producers.max = 3
+	note := func(base, time, producer int64, sequence int32) {
+		s.Note(&Batch{Base: base, Next: base + 1, Time: time, Producer: Producer{ID: producer, Sequence: sequence, Count: 1}})
+	}
+	note(0, 100, 1, 0)
+	note(1, 101, 2, 0)
+	note(2, 109, 3, 0)
+	s.Note(batchOf(3, 112, "a"))
+	note(4, 112, 3, 1)
+	note(5, 112, 1, 0)
+	f := s.BeginFlush(4)
+	b, _ := f.Build()
+	run, err := OpenRun(b)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !s.CommitFlush(f, run) || !s.Truncate(4) {
+		t.Fatal("can't be flushed and cut")
+	}
+	note(4, 112, 4, 0)
+	note(5, 112, 5, 0) // one of them has to go
+	if _, err := s.Check(Producer{ID: 3, Sequence: 1, Count: 1}); err != nil {
+		t.Errorf("producer 3: %v", err)
+	}
+}
+
 // TestD2_AnExportIsNoNewerThanTheLog: the newest append may be above what is exported and have
 // left nothing, as a batch that was compacted. Then its time isn't that of the batches below it.
 func TestD2_AnExportIsNoNewerThanTheLog(t *testing.T) {
