@@ -46,6 +46,7 @@ func TestMutations(t *testing.T) {
 		{"a merge drops by what is committed", "merge.go", "edge := s.cfg.edge(s.coveredNewest.time, s.coveredTotal, min(s.start, s.covered))", "edge := s.edge()"},
 		{"a flush drops by what is committed", "flush.go", "f.producers = without(s.producers.list(), s.journal[marks:])", "f.producers = s.producers.list()"},
 		{"an export is of what is committed", "export.go", "without(v.producers, marks)", "v.producers"},
+		{"an export knows the newest time", "export.go", "if x.below >= v.coveredNewest.from {", "if false {"},
 		{"a merge is overtaken", "merge.go", "if s.merging != m {", "if m == nil {"},
 	} {
 		t.Run(strings.ReplaceAll(m.rule, " ", "_"), func(t *testing.T) {
