@@ -21,10 +21,8 @@ func TestModel(t *testing.T) {
 	}
 	seen := map[string]int{}
 	for seed := range seeds {
-		w := newWorld(t, uint64(seed), seen)
-		w.run(700)
-		if t.Failed() {
-			t.Fatalf("seed %d, config %+v", seed, w.cfg)
+		if runSeed(t, seed, seen); t.Failed() {
+			t.FailNow()
 		}
 	}
 	for _, event := range []string{
@@ -37,6 +35,17 @@ func TestModel(t *testing.T) {
 		}
 	}
 	t.Logf("%d seeds: %v", seeds, seen)
+}
+
+// runSeed says which seed failed, also if nothing can go on.
+func runSeed(t *testing.T, seed int, seen map[string]int) {
+	w := newWorld(t, uint64(seed), seen)
+	defer func() {
+		if t.Failed() {
+			t.Logf("seed %d, config %+v", seed, w.cfg)
+		}
+	}()
+	w.run(700)
 }
 
 const modelProducers = 5
