@@ -2,7 +2,9 @@ package main
 
 import (
 	"os"
+	"runtime"
 	"runtime/debug"
+	gometrics "runtime/metrics"
 
 	"github.com/KimMachineGun/automemlimit/memlimit"
 	"github.com/rs/zerolog"
@@ -13,6 +15,11 @@ const (
 	// memory is short-lived request buffers, and collecting less often was measured
 	// to give a fifth more throughput. The memory limit below keeps it safe.
 	gcPercent = 400
+	// gcRoom is how much garbage there may be, in bytes, where five times what is live would be more:
+	// collecting it costs less than what it keeps touching first, memory that the process doesn't have yet.
+	gcRoom = 128 << 20
+	// leastGCPercent is for heaps beyond twice gcRoom.
+	leastGCPercent = 50
 	// memoryShare of the container's or machine's memory is the soft limit of the
 	// Go heap; the rest is for the page cache, which reads are served from.
 	memoryShare = 0.7
@@ -22,6 +29,7 @@ const (
 func tuneMemory(log zerolog.Logger) {
 	if os.Getenv("GOGC") == "" {
 		debug.SetGCPercent(gcPercent)
+		afterCollection(boundGarbage)
 	}
 	limit, err := memlimit.Set(
 		memlimit.WithRatio(memoryShare),
@@ -32,4 +40,20 @@ func tuneMemory(log zerolog.Logger) {
 		return
 	}
 	log.Debug().Int64("bytes", limit).Msg("soft memory limit")
+}
+
+// boundGarbage sets GOGC to what leaves gcRoom above what is live, between its bounds.
+func boundGarbage() {
+	live := []gometrics.Sample{{Name: "/gc/heap/live:bytes"}}
+	gometrics.Read(live)
+	percent := gcRoom * 100 / max(live[0].Value.Uint64(), 1)
+	debug.SetGCPercent(int(min(max(percent, leastGCPercent), gcPercent)))
+}
+
+// afterCollection calls f after each garbage collection.
+func afterCollection(f func()) {
+	runtime.AddCleanup(new([2]uint64), func(f func()) {
+		f()
+		afterCollection(f)
+	}, f)
 }

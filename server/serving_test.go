@@ -7,6 +7,8 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
+	"runtime/debug"
 	"strings"
 	"testing"
 )
@@ -47,6 +49,34 @@ func TestMemoryTuning(t *testing.T) {
 		t.Error("no word about an environment variable that is no setting")
 	}
 	b.stop()
+}
+
+// TestGarbageIsBounded: the more is live, the less garbage for each byte of it, from one collection to
+// the next.
+func TestGarbageIsBounded(t *testing.T) {
+	defer debug.SetGCPercent(debug.SetGCPercent(gcPercent))
+	ended := make(chan int, 1)
+	held := make([]byte, gcRoom)
+	afterCollection(func() {
+		boundGarbage()
+		select {
+		case ended <- gcPercentNow():
+		default:
+		}
+	})
+	for range 2 { // the second comes after the first is judged
+		runtime.GC()
+		if got := <-ended; got < leastGCPercent || got > 100 {
+			t.Errorf("GOGC is %d with %d MiB live", got, gcRoom>>20)
+		}
+	}
+	runtime.KeepAlive(held)
+}
+
+func gcPercentNow() int {
+	now := debug.SetGCPercent(gcPercent)
+	debug.SetGCPercent(now)
+	return now
 }
 
 // TestHTTP2WithoutTLS: a client that speaks HTTP/2 from the first byte is served.
