@@ -49,6 +49,7 @@ type partPlan struct {
 	partition int32
 	builder   storage.BatchBuilder
 	batches   []storage.Batch
+	facts     []*storage.Facts // of the batches
 	records   int32
 }
 
@@ -119,6 +120,7 @@ func (p *plan) add(partition int32, rec *storage.Record, marked bool) error {
 	}
 	if part.builder.Len() == 0 && (marked || p.whole) {
 		part.builder.AppendTime = p.now
+		part.builder.KeepFacts = p.leads != nil && p.leads(partition)
 	}
 	part.builder.Append(rec)
 	if !marked {
@@ -140,7 +142,7 @@ func (part *partPlan) seal(c storage.Compression, producer *storage.Producer) er
 	if err != nil {
 		return err
 	}
-	part.batches = append(part.batches, b)
+	part.batches, part.facts = append(part.batches, b), append(part.facts, part.builder.Facts())
 	return nil
 }
 
@@ -152,7 +154,7 @@ func (p *plan) requests(expected *int64) ([]replication.AppendRequest, error) {
 		if err := part.seal(p.compression, p.producer); err != nil {
 			return nil, err
 		}
-		out[i] = replication.AppendRequest{Topic: p.topic, Partition: part.partition, Batches: part.batches, ExpectedOffset: expected}
+		out[i] = replication.AppendRequest{Topic: p.topic, Partition: part.partition, Batches: part.batches, Facts: part.facts, ExpectedOffset: expected}
 	}
 	return out, nil
 }

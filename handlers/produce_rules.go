@@ -1,6 +1,7 @@
 package handlers
 
 import (
+	"encoding/binary"
 	"fmt"
 	"net/http"
 	"slices"
@@ -51,6 +52,9 @@ type produceRules struct {
 	events         eventMode         // how the request brings CloudEvents
 	idPrefix       string            // Idempotency-Key and a slash; "" without one
 	producer       *storage.Producer // nil: the request has none
+	// leads tells that this broker leads the partition, so that what is found out about the records needn't
+	// be found out again. nil: it doesn't.
+	leads func(partition int32) bool
 }
 
 // produceTarget resolves the path to a topic and what it asks of records. It is
@@ -84,6 +88,7 @@ func (a *api) produceTarget(r *http.Request) (*produceRequest, error) {
 	}
 	p := &produceRequest{topic: t}
 	p.rules = produceRules{topic: name, partitions: partitions, fixed: fixed, sticky: a.stickyPartition(t), now: a.cfg.Now().UnixMilli()}
+	p.rules.leads = func(partition int32) bool { return a.cfg.Broker.Leads(t, partition) }
 	p.rules.obey(configs)
 	return p, nil
 }
@@ -215,6 +220,8 @@ func idFault(b []byte) string {
 		return "An id can't be empty."
 	case len(b) > maxIDBytes:
 		return fmt.Sprintf("An id has at most %d bytes.", maxIDBytes)
+	case plainText(b):
+		return ""
 	case !utf8.Valid(b):
 		return "An id is UTF-8 text."
 	}
@@ -224,4 +231,21 @@ func idFault(b []byte) string {
 		}
 	}
 	return ""
+}
+
+// plainText tells that all of b is printable ASCII, as nearly every id is: eight bytes at once.
+func plainText(b []byte) bool {
+	const each, top = 0x0101010101010101, 0x80 * 0x0101010101010101
+	for ; len(b) >= 8; b = b[8:] {
+		// The top bit is set of bytes beyond ASCII, of those below a space, and of DEL.
+		if w := binary.LittleEndian.Uint64(b); (w|(w-' '*each)|(w+each))&top != 0 {
+			return false
+		}
+	}
+	for _, c := range b {
+		if c < ' ' || c >= 0x7f {
+			return false
+		}
+	}
+	return true
 }

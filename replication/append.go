@@ -37,6 +37,8 @@ type AppendRequest struct {
 	TopicID   uuid.UUID
 	Partition int32
 	Batches   []storage.Batch // owned by the log from here on
+	// Facts are what the batches' builder told of them, as far as it did; the log's from here on.
+	Facts []*storage.Facts
 	// ExpectedOffset, if set, must be the log's end.
 	ExpectedOffset *int64
 	// LeaderEpoch, if set, is the one in which this broker must lead the partition. Such

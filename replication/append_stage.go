@@ -71,7 +71,7 @@ func stagedResult(s *storage.Staged, epoch int32) AppendResult {
 // producer, which may read a file, and stages what is new, under the partition's lock
 // (I6). What was looked up may be no longer so by then: then once more.
 func (b *Broker) offer(ctx context.Context, p *Partition, acks Acks, req *AppendRequest) (staged storage.Staged, epoch int32, err error) {
-	o, err := storage.NewOffer(req.Batches)
+	o, err := storage.NewOffer(req.Batches, req.Facts)
 	if err != nil {
 		return staged, 0, fmt.Errorf("%w: batches that were offered: %v", wire.ErrMalformed, err) //nolint:errorlint // not damage of a disk, which it would be taken for
 	}

@@ -142,7 +142,7 @@ func (f *forwarded) here(ctx context.Context, parts []int) {
 		reqs[k] = f.reqs[i]
 		if f.sent[i] {
 			// The log writes into batches, and a connection, or the log, may still be reading them.
-			reqs[k].Batches = make([]storage.Batch, len(f.reqs[i].Batches))
+			reqs[k].Batches, reqs[k].Facts = make([]storage.Batch, len(f.reqs[i].Batches)), nil
 			for j, batch := range f.reqs[i].Batches {
 				reqs[k].Batches[j] = bytes.Clone(batch)
 			}

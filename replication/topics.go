@@ -80,6 +80,11 @@ func (b *Broker) Topic(name string) (*controller.Topic, error) {
 	return t, nil
 }
 
+// Leads tells that this broker leads the partition, as far as that metadata knows.
+func (b *Broker) Leads(t *controller.Topic, num int32) bool {
+	return t.Partitions[num].Leader == b.cfg.NodeID
+}
+
 // TopicConfig is a topic's metadata and its effective configs, read once per
 // change of the topic. Errors: as Topic.
 func (b *Broker) TopicConfig(name string) (*controller.Topic, *controller.TopicConfig, error) {

@@ -99,7 +99,7 @@ func (l *Log) stageAt(at int64, batches []Batch, leaderEpoch int32) (_ Staged, o
 		panic("storage: Stage of no batches")
 	}
 	var fr factsReader
-	facts, err := fr.all(batches)
+	facts, err := fr.all(batches, nil)
 	if err != nil {
 		return Staged{}, false, err
 	}

@@ -3,6 +3,8 @@ package storage
 import (
 	"encoding/binary"
 	"errors"
+
+	"highwater/storage/dedupe"
 )
 
 // ErrBatchTooLarge is returned by Seal for a batch above MaxBatchSize.
@@ -15,13 +17,24 @@ type BatchBuilder struct {
 	// ids and producer: it becomes the base timestamp of every batch, and batches that
 	// have such a thing are marked. Set it before the first Append. 0: no batch is marked.
 	AppendTime int64
+	// KeepFacts has Facts tell of the batches that are marked. Set it before the first Append.
+	KeepFacts bool
 
 	buf           []byte
 	count         int32
 	baseTimestamp int64
 	maxTimestamp  int64
 	hasID         bool // some record has a message id
+	messages      []dedupe.Message
+	facts         *Facts
+	reader        *factsReader
 }
+
+// smallMessage is about what a small record with an id takes in a batch, in bytes.
+const smallMessage = 160
+
+// Facts are what a log remembers of a batch. Who has them needn't read the batch again.
+type Facts = dedupe.Batch
 
 // NewBatchBuilder builds into buf's memory, which the sealed batch keeps.
 func NewBatchBuilder(buf []byte) *BatchBuilder { return &BatchBuilder{buf: buf[:0]} }
@@ -38,12 +51,26 @@ func (b *BatchBuilder) Append(r *Record) {
 			b.baseTimestamp = b.AppendTime
 		}
 	}
-	for i := range r.Headers {
-		b.hasID = b.hasID || string(r.Headers[i].Key) == MessageIDHeader
+	if id := messageIDOf(r); id != nil {
+		b.hasID = true
+		b.keepMessage(r)
 	}
 	b.maxTimestamp = max(b.maxTimestamp, r.Timestamp)
 	b.buf = appendRecord(b.buf, r, b.count, b.baseTimestamp)
 	b.count++
+}
+
+// keepMessage notes what the log will remember of a record with an id.
+func (b *BatchBuilder) keepMessage(r *Record) {
+	if !b.KeepFacts {
+		return
+	}
+	if b.messages == nil {
+		b.messages = make([]dedupe.Message, 0, 1+cap(b.buf)/smallMessage)
+		b.reader = factsReaders.Get().(*factsReader)
+	}
+	m, _ := b.reader.message(r, b.count)
+	b.messages = append(b.messages, m)
 }
 
 // Len is the number of records so far.
@@ -69,10 +96,16 @@ func (b *BatchBuilder) Seal(c Compression, p *Producer) (Batch, error) {
 	}
 	buf, count := b.buf, b.count
 	attributes := uint16(c)
-	if b.AppendTime != 0 && (b.hasID || p != nil) {
+	marked := b.AppendTime != 0 && (b.hasID || p != nil)
+	if marked {
 		attributes |= attrAppendTime
 	}
-	b.buf, b.count, b.hasID = nil, 0, false
+	messages := b.messages
+	if b.reader != nil {
+		factsReaders.Put(b.reader)
+		b.reader = nil
+	}
+	b.buf, b.count, b.hasID, b.messages, b.facts = nil, 0, false, nil, nil
 	if c != CompressionNone {
 		packed, err := c.compress(make([]byte, BatchHeaderSize, BatchHeaderSize+len(buf)/2), buf[BatchHeaderSize:])
 		if err != nil {
@@ -100,5 +133,12 @@ func (b *BatchBuilder) Seal(c Compression, p *Producer) (Batch, error) {
 	binary.BigEndian.PutUint32(h[offRecordCount:], uint32(count))
 	sealed := Batch(buf)
 	binary.BigEndian.PutUint32(h[offCRC:], sealed.computeCRC())
+	if marked && b.KeepFacts {
+		b.facts = sealed.facts()
+		b.facts.Messages = messages
+	}
 	return sealed, nil
 }
+
+// Facts are those of the batch that was sealed last, or nil. They are the caller's.
+func (b *BatchBuilder) Facts() *Facts { return b.facts }

@@ -35,8 +35,8 @@ func benchmarkIDs(b *testing.B, ids bool, before int) {
 	n := uint64(0)
 	value := make([]byte, 100)
 	append100 := func(ids bool) {
-		builder := NewBatchBuilder(nil)
-		builder.AppendTime = time.Now().UnixMilli()
+		builder := NewBatchBuilder(make([]byte, 0, 20_000))
+		builder.AppendTime, builder.KeepFacts = time.Now().UnixMilli(), true
 		var id [16]byte
 		rec := Record{Timestamp: builder.AppendTime, Value: value}
 		if ids {
@@ -53,7 +53,7 @@ func benchmarkIDs(b *testing.B, ids bool, before int) {
 			b.Fatal(err)
 		}
 		for {
-			o, err := NewOffer([]Batch{batch})
+			o, err := NewOffer([]Batch{batch}, []*Facts{builder.Facts()})
 			if err == nil {
 				err = l.Prepare(o)
 			}

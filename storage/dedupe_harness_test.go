@@ -83,7 +83,7 @@ func (r *remembering) batch(p *Producer, messages ...message) Batch {
 // stage offers the batches as a leader does.
 func (r *remembering) stage(batches ...Batch) (Staged, error) {
 	r.t.Helper()
-	o, err := NewOffer(batches)
+	o, err := NewOffer(batches, nil)
 	if err != nil {
 		r.t.Fatal(err)
 	}

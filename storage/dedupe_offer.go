@@ -19,9 +19,7 @@ type Offer struct {
 	facts   []*dedupe.Batch // of each batch, nil if it isn't marked; nil: none is
 	records int
 
-	// Of all records that have a message id, in order:
-	ids      []dedupe.ID
-	messages []offered
+	ids []dedupe.ID // of all records that have a message id, in order
 	// twice are messages whose id an earlier one has, by index.
 	twice map[int]int
 
@@ -53,29 +51,27 @@ const (
 	fateSame = -3
 )
 
-// NewOffer takes the batches of an append, as BatchBuilder sealed them, and reads
-// what is needed of those that are marked (Batch.Marked). A batch with a producer must be
+// NewOffer takes the batches of an append, as BatchBuilder sealed them, and what it told of them, and reads
+// what else is needed of those that are marked (Batch.Marked). A batch with a producer must be
 // the only one. The error is a *CorruptError.
-func NewOffer(batches []Batch) (*Offer, error) {
+func NewOffer(batches []Batch, known []*Facts) (*Offer, error) {
 	o := &Offer{batches: batches}
 	var fr factsReader
 	var err error
-	if o.facts, err = fr.all(batches); err != nil {
+	if o.facts, err = fr.all(batches, known); err != nil {
 		return nil, err
 	}
 	for i, b := range batches {
 		if o.facts != nil && o.facts[i] != nil {
 			f := o.facts[i]
 			if o.ids == nil && len(batches) == 1 {
-				o.ids, o.messages = make([]dedupe.ID, 0, len(f.Messages)), make([]offered, 0, len(f.Messages))
+				o.ids = make([]dedupe.ID, 0, len(f.Messages))
 			}
 			if f.Producer.ID != dedupe.NoProducer && len(batches) > 1 {
 				return nil, &CorruptError{Reason: "a batch with a producer is not the only one of its request"}
 			}
 			for j := range f.Messages {
-				m := &f.Messages[j]
-				o.ids = append(o.ids, m.ID)
-				o.messages = append(o.messages, offered{record: o.records + int(m.Delta), batch: i, content: m.Content})
+				o.ids = append(o.ids, f.Messages[j].ID)
 			}
 		}
 		o.records += int(b.RecordCount())
@@ -111,6 +107,21 @@ func (o *Offer) findTwice() {
 			places[at] = int32(i + 1)
 		}
 	}
+}
+
+// messages are the records that have a message id, in the order of ids.
+func (o *Offer) messages() []offered {
+	list, first := make([]offered, 0, len(o.ids)), 0
+	for i, b := range o.batches {
+		if f := o.facts[i]; f != nil {
+			for j := range f.Messages {
+				m := &f.Messages[j]
+				list = append(list, offered{record: first + int(m.Delta), batch: i, content: m.Content})
+			}
+		}
+		first += int(b.RecordCount())
+	}
+	return list
 }
 
 // producer is the offer's; its ID is NoProducer if it has none.
@@ -211,20 +222,21 @@ func (o *Offer) decide() error {
 	for i := range o.fates {
 		o.fates[i] = fateNew
 	}
+	messages := o.messages()
 	ordered := o.producer().ID != dedupe.NoProducer // no record may be left out of a batch with sequence numbers
 	for _, k := range o.known {
-		m := &o.messages[k.Index]
+		m := &messages[k.Index]
 		if ordered || k.Content != m.content {
 			return o.reused(m, k.Offset)
 		}
 		o.fates[m.record] = k.Offset
 	}
-	for i := range o.messages {
+	for i := range messages {
 		at, ok := o.twice[i]
 		if !ok {
 			continue
 		}
-		m, original := &o.messages[i], &o.messages[at]
+		m, original := &messages[i], &messages[at]
 		switch {
 		case o.fates[m.record] != fateNew: // the log knows both
 		case ordered || m.content != original.content:

@@ -139,7 +139,7 @@ func (l *Log) learned() {
 	defer l.mu.Unlock()
 	l.learning = false
 	for i := range l.staged {
-		facts, _ := fr.all(l.staged[i].batches)
+		facts, _ := fr.all(l.staged[i].batches, nil)
 		l.note(l.staged[i].batches, facts)
 	}
 }

@@ -136,8 +136,9 @@ func (s *dedupeSim) newProducer() *Producer {
 func (s *dedupeSim) build(o *simOffer) *simPending {
 	p := &simPending{what: o}
 	var batches []Batch
+	var facts []*Facts
 	for _, records := range o.batches {
-		b := BatchBuilder{AppendTime: s.any().now()}
+		b := BatchBuilder{AppendTime: s.any().now(), KeepFacts: s.rng.IntN(2) == 0} // led at the gate's broker, or elsewhere
 		if s.rng.IntN(25) == 0 {
 			b.AppendTime += 30_000 * (s.rng.Int64N(3) - 1)
 		}
@@ -153,10 +154,10 @@ func (s *dedupeSim) build(o *simOffer) *simPending {
 		if err != nil {
 			s.fatalf("seal: %v", err)
 		}
-		batches = append(batches, sealed)
+		batches, facts = append(batches, sealed), append(facts, b.Facts())
 	}
 	var err error
-	if p.offer, err = NewOffer(batches); err != nil {
+	if p.offer, err = NewOffer(batches, facts); err != nil {
 		s.fatalf("offer: %v", err)
 	}
 	return p

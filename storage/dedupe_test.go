@@ -155,7 +155,7 @@ func TestD10_ProducerAndIDs(t *testing.T) {
 	}
 	r.mustCommit(r.batch(p(2), message{"c", "1"}))
 	r.want(r.send(message{"c", "1"}), []int64{2}, []bool{true}) // without the producer it is just a message
-	if _, err := NewOffer([]Batch{r.batch(p(3), a), r.batch(p(4), b)}); err == nil {
+	if _, err := NewOffer([]Batch{r.batch(p(3), a), r.batch(p(4), b)}, nil); err == nil {
 		t.Fatal("two batches of a producer in one offer")
 	}
 	r.consistent()

@@ -74,7 +74,7 @@ func TestF49_ABacklogIsBounded(t *testing.T) {
 			b.Append(&Record{Timestamp: steady(1), Value: value})
 			batch, err := b.Seal(CompressionNone, nil)
 			must(t, err)
-			o, err := NewOffer([]Batch{batch})
+			o, err := NewOffer([]Batch{batch}, nil)
 			must(t, err)
 			must(t, s.log.Prepare(o))
 			st, _, err := s.log.StageOffer(-1, o, 1)

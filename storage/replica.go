@@ -41,8 +41,10 @@ func (l *Log) StageReplica(raw []byte, leaderEpoch int32) (Staged, error) {
 	if err := l.disk.admit(int64(len(raw))); err != nil {
 		return Staged{}, err
 	}
-	var fr factsReader
-	facts, _ := fr.all(batches) // of records that can't be decoded the leader remembers no more either
+	fr := factsReaders.Get().(*factsReader)
+	defer factsReaders.Put(fr)
+	fr.lend()                        // only the memory takes them, and copies
+	facts, _ := fr.all(batches, nil) // of records that can't be decoded the leader remembers no more either
 	now := l.disk.nowMs()
 	l.mu.Lock()
 	defer l.mu.Unlock()

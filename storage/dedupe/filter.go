@@ -7,12 +7,12 @@ import (
 
 const (
 	filterBlock   = 64 // bytes: all bits of an id lie in one cache line
-	filterIDs     = 32 // ids a block: 16 bits an id
+	filterIDs     = 24 // ids a block: 21 bits an id
 	filterBits    = 8  // bits an id sets
 	maxFilterSize = 1 << 28
 )
 
-// filter is a Bloom filter of IDs. About 2 in 1,000 ids that it doesn't hold seem to be in
+// filter is a Bloom filter of IDs. About 1 in 2,000 ids that it doesn't hold seem to be in
 // it. IDs are hashes already; the filter takes their bits as they are.
 type filter []byte
 
@@ -43,37 +43,32 @@ func (f filter) place(id *ID) (block *[filterBlock]byte, h, step uint32) {
 	return (*[filterBlock]byte)(f[n*filterBlock:]), binary.BigEndian.Uint32(id[8:]), binary.BigEndian.Uint32(id[12:]) | 1
 }
 
-// probes ask a filter for the first two bits of many ids. Most of the time of a look goes into
-// waiting for memory: what is little more than loads waits for all of them at once.
+// probes ask a filter for the first bit of many ids. Most of the time of a look goes into
+// waiting for memory: where there is little more than loads, it waits for all of them at once.
 type probes struct {
-	n   int
-	ids [64]probe
-}
-
-type probe struct {
-	head          uint64
-	first, second uint16 // bits of the block
+	n     int
+	heads [64]uint64
+	bits  [64]uint16 // of the block
+	bytes [64]byte   // that have these bits
 }
 
 // of takes at most 64 ids.
 func (p *probes) of(ids []ID) {
 	p.n = len(ids)
 	for i := range ids {
-		id := &ids[i]
-		h := binary.BigEndian.Uint32(id[8:])
-		p.ids[i] = probe{id.head(), uint16(h >> 23), uint16((h + (binary.BigEndian.Uint32(id[12:]) | 1)) >> 23)}
+		p.heads[i], p.bits[i] = ids[i].head(), uint16(binary.BigEndian.Uint32(ids[i][8:])>>23)
 	}
 }
 
-// firstBits has the i-th bit set if the first two bits of the i-th id are.
+// firstBits has the i-th bit set if the first bit of the i-th id is.
 func (p *probes) firstBits(f filter) (set uint64) {
 	blocks := uint64(len(f) / filterBlock)
-	for i := range p.ids[:p.n] {
-		q := &p.ids[i]
-		n, _ := bits.Mul64(q.head, blocks)
-		block := (*[filterBlock]byte)(f[n*filterBlock:])
-		both := block[q.first>>3%filterBlock] >> (q.first & 7) & (block[q.second>>3%filterBlock] >> (q.second & 7))
-		set |= uint64(both&1) << i
+	for i, head := range p.heads[:p.n] {
+		n, _ := bits.Mul64(head, blocks)
+		p.bytes[i] = f[n*filterBlock+uint64(p.bits[i]>>3)]
+	}
+	for i, b := range p.bytes[:p.n] {
+		set |= uint64(b>>(p.bits[i]&7)&1) << i
 	}
 	return set
 }

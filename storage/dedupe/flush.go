@@ -65,7 +65,7 @@ func (f *Flush) Build() (run, snap []byte) {
 	n := f.tail.list.n
 	gone := sort.Search(n, func(i int) bool { return f.edge.live(f.tail.entry(i)) })
 	if gone < n {
-		run = buildRun(f.tail.list.at(gone).offset, f.Below, n-gone, func(i int) Entry { return f.tail.entry(gone + i) })
+		run = buildRun(f.tail.list.at(gone).offset, f.Below, n-gone, func(i int, e *Entry) { *e = f.tail.entry(gone + i) })
 	}
 	return run, appendSnapshot(nil, &snapshot{f.Below, f.newest, f.total, f.producers})
 }

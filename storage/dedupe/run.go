@@ -216,8 +216,8 @@ func (r *Run) each(read Reader, yield func(Entry)) error {
 // doesn't rule out. It is pure, and may run without a lock.
 func MaybeIn(runs []*Run, ids []ID) (list []int) {
 	var p probes
-	for from := 0; from < len(ids) && len(runs) > 0; from += len(p.ids) {
-		part := ids[from:min(from+len(p.ids), len(ids))]
+	for from := 0; from < len(ids) && len(runs) > 0; from += len(p.heads) {
+		part := ids[from:min(from+len(p.heads), len(ids))]
 		p.of(part)
 		maybe := uint64(0)
 		for _, r := range runs {

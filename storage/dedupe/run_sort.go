@@ -16,15 +16,16 @@ const bucketEntries = 4096
 //
 // IDs are spread evenly. So the entries are dealt out by their first bits to where they
 // will be, but for their order within a bucket, which comes then.
-func buildRun(first, next int64, n int, at func(int) Entry) []byte {
+func buildRun(first, next int64, n int, at func(int, *Entry)) []byte {
 	if n == 0 {
 		return nil
 	}
+	var e Entry
 	depth := bits.Len(uint(n / bucketEntries)) // bits of the id that tell the bucket
 	ends := make([]int, 1<<depth+1)            // of the buckets before; while they are dealt out, of each so far
 	minTime, minOrdinal := int64(math.MaxInt64), int64(math.MaxInt64)
 	for i := range n {
-		e := at(i)
+		at(i, &e)
 		minTime, minOrdinal = min(minTime, e.Time), min(minOrdinal, e.Ordinal)
 		ends[e.ID.head()>>(64-depth)+1]++
 	}
@@ -34,7 +35,7 @@ func buildRun(first, next int64, n int, at func(int) Entry) []byte {
 	w := newRunWriter(first, minTime, minOrdinal, n)
 	room := w.blocks[:blocksSize(n)]
 	for i := range n {
-		e := at(i)
+		at(i, &e)
 		end := &ends[e.ID.head()>>(64-depth)]
 		w.encode(room[placeOf(*end):], &e)
 		*end++
@@ -52,7 +53,7 @@ func buildRun(first, next int64, n int, at func(int) Entry) []byte {
 
 // buildOf is buildRun of a list.
 func buildOf(first, next int64, entries []Entry) []byte {
-	return buildRun(first, next, len(entries), func(i int) Entry { return entries[i] })
+	return buildRun(first, next, len(entries), func(i int, e *Entry) { *e = entries[i] })
 }
 
 // bucket has encoded entries that are to be put in order, those of one bucket after the other.

@@ -106,7 +106,7 @@ func (s *State) noteMessages(b *Batch, time int64) (any bool) {
 		if s.tail.list.n == 0 {
 			s.tail.first = s.total
 		}
-		s.tail.push(&tailEntry{id: m.ID, offset: offset, time: time, content: m.Content})
+		s.tail.push(&m.ID, offset, time, m.Content)
 		s.total++
 		any = true
 	}

@@ -23,6 +23,9 @@ type tail struct {
 	slots []uint64
 	shift uint8 // of a tag to its place
 	used  int   // slots that are not free
+	// linked is how many of the oldest entries are in the table. The others come there when somebody looks
+	// for one: nobody does at a follower.
+	linked int
 }
 
 // minSlots is the least length of a table. The largest is of 2^32, which no tail comes near.
@@ -54,7 +57,8 @@ func (l *tailList) at(i int) *tailEntry {
 
 func (l *tailList) last() *tailEntry { return l.at(l.n - 1) }
 
-func (l *tailList) push(e *tailEntry) {
+// grow adds an entry, which the caller fills in.
+func (l *tailList) grow() *tailEntry {
 	at := l.skip + l.n
 	if at%chunkEntries == 0 {
 		l.chunks = append(l.chunks, nil)
@@ -67,8 +71,9 @@ func (l *tailList) push(e *tailEntry) {
 		}
 		*c = append(make([]tailEntry, 0, min(max(grown, 2*len(*c)), chunkEntries)), *c...)
 	}
-	*c = append(*c, *e)
 	l.n++
+	*c = (*c)[:len(*c)+1]
+	return &(*c)[len(*c)-1]
 }
 
 // pop removes the newest entry. unshare comes before the next push.
@@ -121,6 +126,7 @@ func (t *tail) entry(i int) Entry { return t.list.at(i).entry(t.first + int64(i)
 
 // find gives the newest entry of the id.
 func (t *tail) find(id *ID) (Entry, bool) {
+	t.link()
 	if len(t.slots) == 0 {
 		return Entry{}, false
 	}
@@ -133,6 +139,7 @@ func (t *tail) find(id *ID) (Entry, bool) {
 // findAll gives the newest entries of those of the ids that have one. Slots of new ids are free, or
 // hold another one's: what waits for memory is asked for many at once.
 func (t *tail) findAll(ids []ID) (list []Found) {
+	t.link()
 	if len(t.slots) == 0 {
 		return nil
 	}
@@ -169,28 +176,42 @@ func (id *ID) tag() uint32 { return binary.BigEndian.Uint32(id[8:]) }
 func slotOf(id *ID, i int) uint64 { return uint64(id.tag())<<32 | uint64(i+1) }
 
 // push adds an entry above all others.
-func (t *tail) push(e *tailEntry) {
-	if 4*(t.used+1) > 3*len(t.slots) {
-		t.resize(max(minSlots, 2*len(t.slots)), 0)
+func (t *tail) push(id *ID, offset, time int64, content uint64) {
+	*t.list.grow() = tailEntry{id: *id, offset: offset, time: time, content: content}
+}
+
+// link brings into the table what isn't there yet.
+func (t *tail) link() {
+	if t.linked == t.list.n {
+		return
 	}
-	s := t.slot(&e.id)
-	in := *e
-	if in.prev = uint32(t.slots[s]); in.prev == 0 {
-		t.used++
+	if size := slotsFor(t.used + t.list.n - t.linked); size > len(t.slots) {
+		t.resize(size, 0)
 	}
-	t.slots[s] = slotOf(&e.id, t.list.n)
-	t.list.push(&in)
+	for ; t.linked < t.list.n; t.linked++ {
+		e := t.list.at(t.linked)
+		s := t.slot(&e.id)
+		if e.prev = uint32(t.slots[s]); e.prev == 0 {
+			t.used++
+		}
+		t.slots[s] = slotOf(&e.id, t.linked)
+	}
+}
+
+// slotsFor is the length of a table for n ids: at least a quarter of it stays free.
+func slotsFor(n int) int {
+	size := minSlots
+	for 3*size < 4*n {
+		size *= 2
+	}
+	return size
 }
 
 // cut removes the entries at or above the offset, the newest first.
 func (t *tail) cut(offset int64) (n int) {
 	for ; t.list.n > 0 && t.list.last().offset >= offset; n++ {
-		e := t.list.last()
-		s := t.slot(&e.id)
-		if e.prev == 0 {
-			t.free(s)
-		} else {
-			t.slots[s] = slotOf(&e.id, int(e.prev)-1)
+		if t.linked == t.list.n {
+			t.unlink(t.list.last())
 		}
 		t.list.pop()
 	}
@@ -198,6 +219,17 @@ func (t *tail) cut(offset int64) (n int) {
 		t.list.unshare()
 	}
 	return n
+}
+
+// unlink takes the newest entry out of the table.
+func (t *tail) unlink(e *tailEntry) {
+	s := t.slot(&e.id)
+	if e.prev == 0 {
+		t.free(s)
+	} else {
+		t.slots[s] = slotOf(&e.id, int(e.prev)-1)
+	}
+	t.linked--
 }
 
 // free empties a slot, and moves those behind it that are further from their place than need be: looking
@@ -224,16 +256,16 @@ func (t *tail) drop(n int) {
 	}
 	t.list.drop(n)
 	t.first += int64(n)
-	for i := range t.list.n {
+	if t.linked = max(t.linked-n, 0); t.linked == 0 {
+		t.slots, t.used = nil, 0
+		return
+	}
+	for i := range t.linked {
 		if e := t.list.at(i); e.prev != 0 {
 			e.prev -= min(e.prev, uint32(n))
 		}
 	}
-	size := minSlots
-	for 3*size < 4*(t.list.n+1) {
-		size *= 2
-	}
-	t.resize(size, n)
+	t.resize(slotsFor(t.linked), n)
 }
 
 // resize makes a table of that length without the oldest n entries, which are gone.
