@@ -12,8 +12,8 @@
 // # Where an id is
 //
 // The newest ids are in the tail, in memory. The flush makes a run of those that are
-// committed: bytes that the owner stores, of which a Bloom filter of 2 bytes an
-// id stays in memory. Merges keep the number of runs low and drop what expired.
+// committed: bytes that the owner stores, of which a Bloom filter of 2.7 bytes
+// an id stays in memory. Merges keep the number of runs low and drop what expired.
 //
 //	offset  0                         covered              next
 //	        ├── run ──┬── run ──┬ run ─┼───── tail ─────────┤

@@ -77,7 +77,7 @@ func fill(t testing.TB, s *State, d disk, rng *rand.Rand, n int) {
 	}
 }
 
-// A million ids in the window take 20 MB of heap at most: 2 for filters, the rest for what isn't flushed
+// A million ids in the window take 20 MB of heap at most: 2.7 for filters, the rest for what isn't flushed
 // yet. What an owner stores of them is not on the heap.
 func TestHeapOfAMillionIDs(t *testing.T) {
 	const million = 1_000_000

@@ -48,7 +48,7 @@ const (
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
 // Run is an immutable sorted set of entries, of which header and filter are in
-// memory (2 bytes an id and about 150). Its methods, and functions on runs, may be called
+// memory (2.7 bytes an id and about 150). Its methods, and functions on runs, may be called
 // without a lock.
 type Run struct {
 	First, Next      int64 // offsets: it covers [First, Next)
