@@ -192,7 +192,7 @@ func readPieces(from, to int, get func(piece int) []byte) (joined []byte, err er
 		begin := at / pieceBytes * pieceBytes
 		end := min(to, begin+pieceBytes)
 		if len(piece) < end-begin {
-			if at < pieceBytes && len(piece) == 0 {
+			if len(get(0)) == 0 {
 				return nil, errRunUnread
 			}
 			return nil, &dedupe.CorruptError{Reason: "a piece of a run is missing"}
