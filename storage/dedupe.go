@@ -187,7 +187,7 @@ func (l *Log) lookUp(ids []dedupe.ID, tail bool) (known []dedupe.Found, seen see
 		inRuns, err := l.lookIntoRuns(runs, ids, inTail)
 		switch bad := (*dedupe.CorruptError)(nil); {
 		case errors.As(err, &bad):
-			if err := l.relearnAll(bad); err != nil {
+			if err := l.relearnAll(seen, bad); err != nil {
 				return nil, seen, err
 			}
 			continue

@@ -71,15 +71,18 @@ func (l *Log) flushMemory() {
 	l.mu.Lock()
 	to := l.flushable()
 	l.mu.Unlock()
-	l.flushBelow(to)
+	l.flushBelow(to, false)
 }
 
-// flushBelow brings to the index what the memory knows below an offset.
-func (l *Log) flushBelow(to int64) {
+// flushBelow brings to the index what the memory knows below an offset. Nobody but who learns does so while
+// the memory is made anew: it would count as all that there is below the offset.
+func (l *Log) flushBelow(to int64, learner bool) {
+	l.flushMu.Lock() // who comes second must not go on as if the first had ended
+	defer l.flushMu.Unlock()
 	l.mu.Lock()
 	memory := l.memory
 	var f *dedupe.Flush
-	if memory != nil && l.hole == maxInt64 {
+	if memory != nil && l.hole == maxInt64 && (learner || !l.learning) {
 		f = memory.BeginFlush(to)
 	}
 	l.unflushed, l.rolled = 0, false
@@ -117,19 +120,27 @@ func (l *Log) flushBelow(to int64) {
 
 // keepRemembering has the index know, durably, what the log tells below an offset, and
 // that it won't tell it any more: a compaction is about to take it from there (D11). How far
-// that came, the index may not know after a crash.
+// that came, the index may not know after a crash. errLogChanged: it was not to be had.
 func (l *Log) keepRemembering(below int64) error {
+	l.awaitLearned()
 	l.mu.Lock()
-	tells := l.memory == nil || below <= l.imported
-	if !tells {
-		l.imported = below
-	}
-	l.mu.Unlock()
-	if tells {
+	if l.memory == nil {
+		l.mu.Unlock()
 		return nil
 	}
-	l.disk.index.update(l.id, l.describe)
-	l.flushBelow(below)
+	known := l.imported >= below
+	l.imported = max(l.imported, below)
+	l.mu.Unlock()
+	if !known {
+		l.disk.index.update(l.id, l.describe)
+	}
+	l.flushBelow(below, false)
+	l.mu.Lock()
+	covered := l.memory != nil && l.memory.Covered() >= below
+	l.mu.Unlock()
+	if !covered {
+		return errLogChanged
+	}
 	if err := l.disk.index.settle(l.id); !errors.Is(err, ErrDiskNearlyFull) {
 		return wrapFailed(l, err)
 	}
@@ -161,7 +172,7 @@ func (l *Log) mergeRuns() {
 		if err != nil {
 			l.disk.logger.Warn().Stringer("partition", l.id).Err(err).Msg("message ids in the index can't be read")
 			l.mu.Lock()
-			l.unmerged = true // a look-up that needs it has it made anew
+			l.unmerged = l.unmerged || l.memory == memory // a look-up that needs it has it made anew
 			l.mu.Unlock()
 			return
 		}

@@ -126,7 +126,7 @@ func (l *Log) learn(from int64) error {
 			l.mu.Lock()
 			to := min(l.flushable(), from)
 			l.mu.Unlock()
-			l.flushBelow(to)
+			l.flushBelow(to, true)
 		}
 	}
 	return nil
@@ -280,9 +280,16 @@ func (l *Log) forgetAhead() error {
 	})
 }
 
-// relearnAll is relearn for who has no role: bytes in the index are damaged.
-func (l *Log) relearnAll(reason error) error {
+// relearnAll is relearn for who has no role: bytes in the index are damaged. Nothing happens if
+// the memory isn't any more what it was when that was seen.
+func (l *Log) relearnAll(seen seenAt, reason error) error {
 	return l.maintain(func() error {
+		l.mu.Lock()
+		changed := l.seen() != seen
+		l.mu.Unlock()
+		if changed {
+			return nil
+		}
 		l.disk.logger.Warn().Stringer("partition", l.id).Err(reason).Msg("message ids in the index are damaged, learning them anew")
 		return l.relearn()
 	})

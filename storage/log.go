@@ -154,6 +154,7 @@ type Log struct {
 	unmerged  bool          // a run can't be read, so they stay as they are
 	rolled    bool          // a segment was closed since the last flush
 	unflushed int64         // bytes written since the last flush
+	flushMu   sync.Mutex    // one flush of the memory at a time; taken before mu
 	held      int           // ids in memory, as they were counted last (disk.heldIDs)
 	hits      uint64        // records that were duplicates
 
