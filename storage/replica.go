@@ -43,8 +43,9 @@ func (l *Log) StageReplica(raw []byte, leaderEpoch int32) (Staged, error) {
 	}
 	fr := factsReaders.Get().(*factsReader)
 	defer factsReaders.Put(fr)
-	fr.lend()                        // only the memory takes them, and copies
-	facts, _ := fr.all(batches, nil) // of records that can't be decoded the leader remembers no more either
+	fr.lend()                                    // only the memory takes them, and copies
+	facts, _ := fr.all(batches, nil)             // of records that can't be decoded the leader remembers no more either
+	fr.rec = Record{Headers: fr.rec.Headers[:0]} // it is kept, the batches aren't
 	now := l.disk.nowMs()
 	l.mu.Lock()
 	defer l.mu.Unlock()

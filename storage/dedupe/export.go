@@ -3,8 +3,8 @@ package dedupe
 import "encoding/binary"
 
 // An export is what a log below an offset can't tell any more: runs and a snapshot, each
-// behind its length 8, after a version 1 and the number of runs 4.
-const exportVersion = 1
+// behind its length 8, after a version of 1 byte and the number of runs 4.
+const exportVersion = 2
 
 // Export gives all that is remembered of what lies below an offset, for a replica
 // that can't learn it from the log: because its copy begins above, or was compacted below. It

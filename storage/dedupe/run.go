@@ -41,7 +41,7 @@ const (
 	ordinalAt     = 28
 	blockEntries  = 64
 	blockSize     = blockEntries*entrySize + 4
-	maxRunEntries = 1 << 27
+	maxRunEntries = 1 << 26
 )
 
 // castagnoli is CRC-32C's table; it is read-only.

@@ -17,7 +17,7 @@ import (
 //	               first sequence 4, last sequence 4, base offset 8, next offset 8, time 8
 //	   CRC-32C 4   of all before it
 const (
-	snapshotVersion    = 1
+	snapshotVersion    = 2
 	snapshotHeaderSize = 37
 	producerHeaderSize = 15
 	sequencedSize      = 32
