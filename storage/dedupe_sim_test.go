@@ -152,6 +152,9 @@ func (s *dedupeSim) run() {
 	s.calm = true
 	for _, r := range s.replicas {
 		r.fs.CrashAt(0)
+		if r.fs.Crashed() { // once more, as it came back from a crash in the last step
+			r.crash()
+		}
 	}
 	for _, r := range s.replicas {
 		if r != s.leader {
