@@ -128,17 +128,21 @@ func (l *Log) keepRemembering(below int64) error {
 		l.mu.Unlock()
 		return nil
 	}
-	known := l.imported >= below
-	l.imported = max(l.imported, below)
+	was := l.imported
+	l.imported = max(was, below)
 	l.mu.Unlock()
-	if !known {
+	if was < below {
 		l.disk.index.update(l.id, l.describe)
 	}
 	l.flushBelow(below, false)
 	l.mu.Lock()
 	covered := l.memory != nil && l.memory.Covered() >= below
+	if !covered && was < below && l.imported == below {
+		l.imported = was // the log goes on telling it
+	}
 	l.mu.Unlock()
 	if !covered {
+		l.disk.index.update(l.id, l.describe)
 		return errLogChanged
 	}
 	if err := l.disk.index.settle(l.id); !errors.Is(err, ErrDiskNearlyFull) {

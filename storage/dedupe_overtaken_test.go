@@ -17,13 +17,16 @@ func TestARunThatIsGoneIsNotDamaged(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	ix.viewRuns(id, []runKey{k}, func(get readPiece) {
+	done := ix.viewRuns(id, []runKey{k}, func(get readPiece) {
 		for _, at := range []int{0, pieceBytes - 1, pieceBytes + 5, 3*pieceBytes - 1} {
 			if _, err := get(k, at, at+1); !errors.Is(err, errRunUnread) {
 				t.Errorf("at %d: %v", at, err)
 			}
 		}
 	})
+	if !done {
+		t.Error("no look into the runs")
+	}
 }
 
 // A flush that waited for its turn while the log is learned anew doesn't take what isn't learned yet for
@@ -66,7 +69,11 @@ func TestNoCompactionOfWhatIsNotCovered(t *testing.T) {
 	}
 	r.log.mu.Lock()
 	r.log.hole = maxInt64
+	imported := r.log.imported
 	r.log.mu.Unlock()
+	if imported != 0 {
+		t.Errorf("the log is not asked below %d any more", imported)
+	}
 	if err := r.log.keepRemembering(10); err != nil {
 		t.Error(err)
 	}

@@ -43,18 +43,15 @@ func (ids *IDs) Of(id []byte) ID {
 	}
 	if ids.sha == nil {
 		ids.sha = sha256.New()
-		ids.state, _ = ids.sha.(encoding.BinaryAppender)
+		ids.state = ids.sha.(encoding.BinaryAppender) // as crypto/sha256 promises
 	}
 	clear(ids.block[:])
 	copy(ids.block[:], id)
 	ids.block[len(id)] = 0x80
 	binary.BigEndian.PutUint64(ids.block[shortID+1:], 8*uint64(len(id)))
 	ids.sha.Reset()
-	_, _ = ids.sha.Write(ids.block[:]) // never fails
-	state, err := ids.state.AppendBinary(ids.buf[:0])
-	if err != nil {
-		return IDOf(id)
-	}
+	_, _ = ids.sha.Write(ids.block[:])              // never fails
+	state, _ := ids.state.AppendBinary(ids.buf[:0]) // never fails
 	return ID(state[stateAt:])
 }
 
