@@ -306,7 +306,8 @@ func (s *sentConns) any() bool {
 }
 
 // countingConn counts the bytes that were given to the connection. They are
-// counted before: a write that fails may have sent some.
+// counted before, as a call may end while they are written; what a write that
+// failed didn't give is taken off again.
 type countingConn struct {
 	net.Conn
 	written atomic.Int64
@@ -314,7 +315,9 @@ type countingConn struct {
 
 func (c *countingConn) Write(p []byte) (int, error) {
 	c.written.Add(int64(len(p)))
-	return c.Conn.Write(p)
+	n, err := c.Conn.Write(p)
+	c.written.Add(int64(n - len(p)))
+	return n, err
 }
 
 func countingDial(dial func(context.Context, string, string) (net.Conn, error)) func(context.Context, string, string) (net.Conn, error) {

@@ -98,6 +98,42 @@ func TestAClientKnowsWhetherARequestWasSent(t *testing.T) {
 	}
 }
 
+// A connection out of the pool may have ended without the client's having noticed: what
+// couldn't be written to it at all was not sent.
+func TestARequestThatAClosedConnectionDidNotTakeWasNotSent(t *testing.T) {
+	url := server(t, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusOK) })
+	broken := make(chan struct{})
+	c := newClient(t, Config{Dial: func(ctx context.Context, network, address string) (net.Conn, error) {
+		select {
+		case <-broken:
+			return nil, errors.New("the link is cut")
+		default:
+		}
+		conn, err := (&net.Dialer{}).DialContext(ctx, network, address)
+		return &deafConn{Conn: conn, broken: broken}, err
+	}})
+	_, _ = c.Heartbeat(context.Background(), url, &wire.Heartbeat{Version: wire.Version}) // its answer says nothing, and leaves a connection
+	close(broken)
+	if _, err := c.Heartbeat(context.Background(), url, &wire.Heartbeat{Version: wire.Version}); !errors.Is(err, wire.ErrNotSent) {
+		t.Fatal(err)
+	}
+}
+
+// deafConn is closed for writing once it is broken; its reader hears nothing of that.
+type deafConn struct {
+	net.Conn
+	broken chan struct{}
+}
+
+func (c *deafConn) Write(p []byte) (int, error) {
+	select {
+	case <-c.broken:
+		return 0, net.ErrClosed
+	default:
+		return c.Conn.Write(p)
+	}
+}
+
 func TestALongAnswerIsNotBelieved(t *testing.T) {
 	url := server(t, func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Length", "1099511627776")
