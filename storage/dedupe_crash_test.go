@@ -44,7 +44,7 @@ func (m *crashModel) flush() {
 	}
 	m.note("flush below %d", hw)
 	m.log.CheckpointHighWatermark(hw)
-	m.log.flushMemory()
+	m.log.flushMemory(0)
 	m.log.mergeRuns()
 	m.rare["flushed"]++
 }

@@ -12,10 +12,14 @@ const (
 	flushEveryBytes = 64 << 20
 	// flushRolledBytes: a closed segment is a reason to flush if it was that much.
 	flushRolledBytes = 4 << 20
-	// heldIDs is how many ids all logs together may hold in memory, at some 60 bytes each,
-	// until each log that gets more brings its own to the index from flushHeldIDs on
-	// instead of disk.flushIDs.
-	heldIDs      = 1 << 20
+	// denseBytes: a log with an id for so many bytes, or more ids than that, keeps its newest ids in memory
+	// (disk.keepIDs) and not in the index, and they are read again at a start: at most as many as
+	// a window has by default, instead of flushEveryBytes.
+	denseBytes = 512
+	// heldIDs is how many ids all logs together may hold in memory, at 48 bytes each and, where their
+	// log is led, 12 to 24 more, until each log that gets more brings all of its own to the index, from
+	// flushHeldIDs on.
+	heldIDs      = 4 << 20
 	flushHeldIDs = 1 << 10
 )
 
@@ -26,24 +30,36 @@ func (l *Log) flushSoon() {
 	if l.memory == nil || l.flushing || l.learning || l.closed || l.failed != nil || l.hole != maxInt64 {
 		return
 	}
-	due := l.unflushed >= flushEveryBytes || l.rolled && l.unflushed >= flushRolledBytes
-	ids := l.disk.flushIDs
-	if l.disk.heldIDs.Load() > heldIDs {
-		ids = flushHeldIDs
-	}
-	if !due && !l.memory.FlushDue(l.flushable(), ids) {
+	due, keep := l.flushRule(l.flushable())
+	if !due {
 		return
 	}
 	l.flushing = true
 	l.bg.Go(func() {
 		l.disk.flushes <- struct{}{}
-		l.flushMemory()
+		l.flushMemory(keep)
 		l.mergeRuns()
 		<-l.disk.flushes
 		l.mu.Lock()
 		l.flushing = false
 		l.mu.Unlock()
 	})
+}
+
+// flushRule tells whether it is time to bring to the index what the memory knows below an offset, and
+// how many of the newest ids may stay where they are. There is a memory. Call it under mu.
+func (l *Log) flushRule(to int64) (due bool, keep int) {
+	ids := l.disk.flushIDs
+	switch {
+	case l.disk.heldIDs.Load() > heldIDs:
+		ids = flushHeldIDs
+	case l.unflushed < denseBytes*int64(l.memory.TailLen()):
+		keep = l.disk.keepIDs
+	}
+	if keep == 0 && (l.unflushed >= flushEveryBytes || l.rolled && l.unflushed >= flushRolledBytes) || l.memory.SnapshotDue(to) {
+		return true, 0
+	}
+	return l.memory.FlushDue(to, ids, keep), keep
 }
 
 // countHeld counts the ids that the log holds in memory among those of all logs. Call it under mu.
@@ -66,26 +82,32 @@ func (l *Log) flushable() int64 {
 	return to
 }
 
-// flushMemory brings to the index what is committed of the memory. It takes no role.
-func (l *Log) flushMemory() {
+// flushMemory brings to the index what is committed of the memory, but for so many of the newest ids. It
+// takes no role.
+func (l *Log) flushMemory(keep int) {
 	l.mu.Lock()
 	to := l.flushable()
 	l.mu.Unlock()
-	l.flushBelow(to, false)
+	l.flushBelow(to, keep, false)
 }
 
-// flushBelow brings to the index what the memory knows below an offset. Nobody but who learns does so while
-// the memory is made anew: it would count as all that there is below the offset.
-func (l *Log) flushBelow(to int64, learner bool) {
+// flushBelow brings to the index what the memory knows below an offset, but for so many of the newest ids
+// and what is above them. Nobody but who learns does so while the memory is made anew: it would count as
+// all that there is below the offset.
+func (l *Log) flushBelow(to int64, keep int, learner bool) {
 	l.flushMu.Lock() // who comes second must not go on as if the first had ended
 	defer l.flushMu.Unlock()
 	l.mu.Lock()
 	memory := l.memory
 	var f *dedupe.Flush
 	if memory != nil && l.hole == maxInt64 && (learner || !l.learning) {
-		f = memory.BeginFlush(to)
+		f = memory.BeginFlush(to, keep)
 	}
-	l.unflushed, l.rolled = 0, false
+	if l.rolled = false; keep == 0 {
+		l.unflushed = 0
+	} else if f != nil { // as if the log's bytes were spread evenly
+		l.unflushed = int64(float64(l.unflushed) * (1 - float64(f.Moves())/float64(memory.TailLen())))
+	}
 	l.mu.Unlock()
 	if f == nil {
 		return
@@ -134,7 +156,7 @@ func (l *Log) keepRemembering(below int64) error {
 	if was < below {
 		l.disk.index.update(l.id, l.describe)
 	}
-	l.flushBelow(below, false)
+	l.flushBelow(below, 0, false)
 	l.mu.Lock()
 	covered := l.memory != nil && l.memory.Covered() >= below
 	if !covered && was < below && l.imported == below {
@@ -212,11 +234,12 @@ func (l *Log) describeMemory(m *logMeta) {
 		m.Sound = m.Covered
 		return
 	}
-	m.Covered, m.Remembers = l.memory.Covered(), l.stored
+	m.Covered, m.Remembers, m.Sound = l.memory.Covered(), l.stored, l.memory.Judged()
 	if !l.stored { // it began there with what may never be written
 		m.Covered = min(m.Covered, l.synced)
+		m.Sound = m.Covered
 	}
-	m.Sound = min(m.Covered, l.doubted)
+	m.Sound = min(m.Sound, l.doubted)
 	runs := l.memory.Runs()
 	m.Runs = make([]runKey, 0, len(runs))
 	for _, r := range runs {

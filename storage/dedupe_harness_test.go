@@ -22,6 +22,7 @@ type remembering struct {
 	log   *Log
 	epoch int32
 	opts  func(*Options)
+	keep  int // disk.keepIDs
 }
 
 // testFlushIDs is how many ids a log under test holds in memory: fewer than others do.
@@ -42,7 +43,7 @@ func (r *remembering) open() *remembering {
 		r.t.Fatal(err)
 	}
 	r.t.Cleanup(func() { _ = s.Close() })
-	s.disk.flushIDs = testFlushIDs
+	s.disk.flushIDs, s.disk.keepIDs = testFlushIDs, r.keep
 	l, err := s.OpenLog(r.id, r.cfg, func() {})
 	if err != nil {
 		r.t.Fatal(err)

@@ -43,7 +43,7 @@ func TestAFlushWhileTheLogIsLearned(t *testing.T) {
 		if err := r.log.begin(nil, 0); err != nil {
 			return err
 		}
-		r.log.flushMemory()
+		r.log.flushMemory(0)
 		return r.log.learn(0)
 	})
 	if err != nil || r.find("id10") != 10 {

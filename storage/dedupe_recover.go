@@ -26,10 +26,10 @@ func (l *Log) recall(m logMeta) error {
 		l.memory.SetStart(l.start)
 		switch {
 		case err != nil:
-		case m.Sound < m.Covered:
+		case m.Sound < l.memory.Judged():
 			err = fmt.Errorf("storage: the log was cut at %d", m.Sound)
-		case m.Covered > l.written && m.Covered > m.Imported:
-			err = fmt.Errorf("storage: they reach to %d, and the log to %d", m.Covered, l.written)
+		case l.memory.Judged() > max(l.written, m.Imported):
+			err = fmt.Errorf("storage: they reach to %d, and the log to %d", l.memory.Judged(), l.written)
 		}
 		if err != nil {
 			restored = false
@@ -107,7 +107,9 @@ func (l *Log) learn(from int64) error {
 			return err
 		}
 		buf = res.Data
-		due := false
+		l.mu.Lock()
+		l.unflushed += int64(len(res.Data))
+		l.mu.Unlock()
 		for rest := res.Data; len(rest) > 0; {
 			b := Batch(rest[:Batch(rest).Size()])
 			rest = rest[len(b):]
@@ -117,19 +119,27 @@ func (l *Log) learn(from int64) error {
 				continue
 			}
 			l.mu.Lock()
-			memory := l.remember(f.Base)
-			memory.Note(f)
-			due = memory.FlushDue(min(l.flushable(), from), l.disk.flushIDs)
+			l.remember(f.Base).Note(f)
 			l.mu.Unlock()
 		}
-		if due {
-			l.mu.Lock()
-			to := min(l.flushable(), from)
-			l.mu.Unlock()
-			l.flushBelow(to, true)
-		}
+		l.flushLearned(from)
 	}
 	return nil
+}
+
+// flushLearned brings to the index what was learned below an offset, if it is time.
+func (l *Log) flushLearned(below int64) {
+	l.mu.Lock()
+	l.countHeld()
+	to := min(l.flushable(), below)
+	due, keep := false, 0
+	if l.memory != nil {
+		due, keep = l.flushRule(to)
+	}
+	l.mu.Unlock()
+	if due {
+		l.flushBelow(to, keep, true)
+	}
 }
 
 // learned ends learn: what is staged is noted too.
@@ -221,7 +231,7 @@ func (l *Log) begin(kept *dedupe.Import, at int64) error {
 	l.disk.index.noteDedupe(l.id, func(m *logMeta) (dedupeNote, bool) {
 		l.mu.Lock()
 		defer l.mu.Unlock()
-		l.memory, l.stored, l.unmerged, l.hole, l.doubted = fresh, kept != nil, false, maxInt64, maxInt64
+		l.memory, l.stored, l.unmerged, l.unflushed, l.hole, l.doubted = fresh, kept != nil, false, 0, maxInt64, maxInt64
 		fresh.Configure(l.cfg.memoryConfig())
 		l.describeLocked(m)
 		return note, true
@@ -309,7 +319,7 @@ func (l *Log) forgetFrom(end, was int64) (again bool) {
 		l.memory = nil // it began above
 		return false
 	case end == was:
-		l.memory.Truncate(l.memory.Covered())
+		l.memory.Truncate(l.memory.Judged())
 		return false // what is left another replica told, of records that come yet
 	}
 	l.doubted = min(l.doubted, end)

@@ -57,15 +57,18 @@ func (r *simReplica) fetch() bool {
 
 func (r *simReplica) truncate(to int64) bool {
 	s, end := r.sim, r.end()
-	covered := int64(0)
+	judged := int64(0)
 	if r.log.memory != nil {
-		covered = r.log.memory.Covered()
+		judged = r.log.memory.Judged()
 	}
 	told := r.log.RemembersBelow()
 	r.told = told
 	got, err := r.log.TruncateTo(to)
 	s.note("replica %d is cut from %d to %d: %d %v", r.number, end, to, got, err)
 	r.synced = min(r.synced, to)
+	if s.unclean && s.cfg.Compact { // the batch around it goes as a whole
+		r.synced = min(r.synced, got)
+	}
 	if !r.try("truncate", err) {
 		return false
 	}
@@ -74,10 +77,11 @@ func (r *simReplica) truncate(to int64) bool {
 		s.fatalf("cut to %d, want %d", got, to)
 	}
 	to = got
+	r.inSync = r.inSync && (to >= s.hw || !s.unclean) // after an unclean election it wasn't, and what was compacted goes as a whole
 	if to < end {
 		s.rare["truncated"]++
 	}
-	if to < end && covered > to {
+	if to < end && judged > to {
 		s.rare["cut below what was flushed"]++
 	}
 	if to < end && to < told {
@@ -132,7 +136,7 @@ func (r *simReplica) importFrom(l *simReplica, below int64) bool {
 		below = max(below, s.hw)
 	}
 	if l.log.memory != nil {
-		r.exact = max(r.exact, l.log.memory.Covered())
+		r.exact = max(r.exact, l.exact, l.log.memory.Judged())
 	}
 	export, err := l.log.ExportDedupe(below)
 	if !l.try("export", err) {
@@ -198,7 +202,8 @@ func (r *simReplica) flush() {
 	}
 	r.log.CheckpointHighWatermark(min(r.sim.hw, r.agreed()))
 	before := len(r.log.memory.Runs())
-	r.log.flushMemory()
+	keep := max(r.sim.rng.IntN(60)-20, 0)
+	r.log.flushMemory(keep)
 	r.sim.rare["flush"]++
 	flushed := len(r.log.memory.Runs())
 	r.log.mergeRuns()
@@ -208,7 +213,10 @@ func (r *simReplica) flush() {
 	case after < before:
 		r.sim.rare["runs dropped"]++
 	}
-	r.sim.note("replica %d flushes: %d runs, %d after, covered %d", r.number, flushed, len(r.log.memory.Runs()), r.log.memory.Covered())
+	if flushed == before && keep > 0 && r.log.memory.Judged() > r.log.memory.Covered() {
+		r.sim.rare["ids let go"]++
+	}
+	r.sim.note("replica %d flushes but for %d: %d runs, %d after, covered %d, judged by %d", r.number, keep, flushed, len(r.log.memory.Runs()), r.log.memory.Covered(), r.log.memory.Judged())
 	if r.sim.rng.IntN(2) == 0 {
 		r.try("index", r.ix.flush())
 	}
@@ -260,11 +268,11 @@ func (r *simReplica) dropDamage() {
 	for o := r.log.StartOffset(); o < r.end(); o++ {
 		_, _ = r.log.Read(o, r.end(), 1, nil) // finds it
 	}
-	covered := int64(0)
+	judged := int64(0)
 	if r.log.memory != nil {
-		covered = r.log.memory.Covered()
+		judged = r.log.memory.Judged()
 	}
-	r.exact = max(r.exact, covered)
+	r.exact = max(r.exact, judged)
 	for len(r.log.Damage()) > 0 {
 		end, err := r.log.DropDamage()
 		s.note("replica %d drops damage: [%d, %d) %v", r.number, r.log.StartOffset(), end, err)
@@ -278,7 +286,7 @@ func (r *simReplica) dropDamage() {
 		return
 	}
 	r.harmed = false
-	if covered > r.end() {
+	if judged > r.end() {
 		s.rare["cut below what was flushed"]++
 	}
 }

@@ -77,7 +77,7 @@ func (r *simReplica) compare() {
 	if got != want {
 		r.explain(m)
 	}
-	exact := !s.skewed || r.log.memory == nil || r.log.untold() >= r.log.memory.Covered()
+	exact := !s.skewed || r.log.memory == nil || r.log.untold() >= r.log.memory.Judged()
 	if r.log.StagedEnd() == r.end() && exact {
 		again, err := r.log.RecomputeDedupeDigest()
 		if r.try("recompute", err) && again != want {

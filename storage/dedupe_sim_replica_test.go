@@ -88,7 +88,7 @@ func (r *simReplica) try(what string, err error) bool {
 func (r *simReplica) nextFS() {
 	s := r.sim
 	fs := r.fs.Crash(s.rng.IntN(vfs.CrashModes))
-	if s.rng.IntN(4) == 0 {
+	if !s.calm && s.rng.IntN(4) == 0 {
 		fs.CrashAt(1 + s.rng.IntN(30))
 	}
 	ix := newMemIndex(fs)

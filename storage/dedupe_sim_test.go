@@ -21,7 +21,7 @@ var dedupeRare = []string{
 	"duplicate", "duplicate in flight", "reused", "same id twice in an offer", "producer duplicate", "sequence gap", "fenced", "unknown producer", "epoch bump",
 	"expired id again", "stale", "leader change", "truncated", "staged and lost", "start advanced", "id of a record that is gone", "compacted", "id of a record compacted away", "reset",
 	"wiped", "import", "import above the log's end", "crash", "crash in reset", "crash of the leader", "index lost", "clean close",
-	"flush", "merge", "runs dropped", "cut below what was flushed", "skewed clock", "damage dropped",
+	"flush", "merge", "runs dropped", "ids let go", "cut below what was flushed", "skewed clock", "damage dropped",
 }
 
 // dedupeRarest are those that need more seeds.
@@ -289,7 +289,7 @@ func (s *dedupeSim) moveHW() {
 		switch end := r.agreed(); {
 		case r.inSync:
 			hw = min(hw, end)
-		case end >= s.hw && end > 0 && r.inEpoch == s.epoch:
+		case !r.harmed && end >= s.hw && end > 0 && r.inEpoch == s.epoch:
 			r.inSync = true
 			hw = min(hw, end)
 		}

@@ -39,8 +39,9 @@ type disk struct {
 	syncs chan struct{}
 	// flushes holds a token for the log that brings what it remembers to the index.
 	flushes chan struct{}
-	// flushIDs is how many ids a log holds in memory at most until it brings them to the index.
-	flushIDs int
+	// flushIDs is how many ids a log holds in memory at most until it brings them to the index, beyond
+	// keepIDs where it has so many that these stay there.
+	flushIDs, keepIDs int
 	// heldIDs counts the message ids that logs hold in memory (Log.countHeld).
 	heldIDs atomic.Int64
 	// chunks pools *[chunkBytes]byte.
@@ -88,6 +89,7 @@ func newDisk(fs vfs.FS, dir string, index logIndex, opts Options) *disk {
 		syncs:      make(chan struct{}, maxParallelSyncs),
 		flushes:    make(chan struct{}, 1),
 		flushIDs:   dedupe.FlushEntries,
+		keepIDs:    dedupe.KeptEntries,
 		chunks:     sync.Pool{New: func() any { return new([chunkBytes]byte) }},
 		failed:     func(error) {},
 		admit:      func(int64) error { return nil },

@@ -74,7 +74,8 @@ type logMeta struct {
 	Remembers bool
 	Runs      []runKey // oldest first
 	Imported  int64    // offset below which another replica told what is remembered
-	// Sound: what is remembered is right below it. It is below Covered when the log was cut there.
+	// Sound: what is remembered is right for a log that ends there, or above. It is below what ids were judged
+	// by (dedupe.State.Judged) when the log was cut there.
 	Sound int64
 }
 

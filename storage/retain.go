@@ -97,7 +97,7 @@ func (l *Log) advanceStart(to int64) (gone []*segment, err error) {
 		}
 	}
 	// What no log will tell any more has to be in the index when the start is (D11).
-	l.flushBelow(to, false)
+	l.flushBelow(to, 0, false)
 	l.mu.Lock()
 	start, segments, damage, epochs := l.start, l.segments, l.damage, l.epochs
 	l.start = to

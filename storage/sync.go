@@ -231,7 +231,7 @@ func (l *Log) close() error {
 	failed := l.failed
 	l.mu.Unlock()
 	if failed == nil {
-		l.flushMemory()
+		l.flushMemory(0)
 	}
 	l.mu.Lock()
 	changed := l.checkpointed != checkpoint{l.synced, l.hw}

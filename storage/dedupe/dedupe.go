@@ -12,8 +12,9 @@
 // # Where an id is
 //
 // The newest ids are in the tail, in memory. The flush makes a run of those that are
-// committed: bytes that the owner stores, of which a Bloom filter of 2.7 bytes
-// an id stays in memory. Merges keep the number of runs low and drop what expired.
+// committed and still in the window: bytes that the owner stores, of which a Bloom filter of 2.7 bytes
+// an id stays in memory. Merges keep the number of runs low and drop what expired. A flush may leave
+// the newest ids in the tail: of a busy log most leave the window there, and are just let go.
 //
 //	offset  0                         covered              next
 //	        ├── run ──┬── run ──┬ run ─┼───── tail ─────────┤
@@ -46,8 +47,11 @@ const (
 	// Kafka's bound of requests in flight.
 	RetainedBatches = 5
 	// FlushEntries is the number of committed entries in the tail from which on
-	// a flush should come at the latest: 17 MB of memory.
+	// a flush should come at the latest, beyond those that it keeps.
 	FlushEntries = 256 << 10
+	// KeptEntries is how many a flush should keep of a log that gets many: more than are in the window by
+	// default, so that they leave it before they leave the tail, and no run is made of them. They take 70 MB.
+	KeptEntries = 1 << 20
 	// flushMarks is the same of batches of producers, of which a snapshot tells all.
 	flushMarks = 4096
 	// maxTime bounds append times, in ms (the year 6429), so that they fit an entry.

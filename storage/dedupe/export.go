@@ -21,15 +21,15 @@ func (v *View) Export(below int64, read Reader) ([]byte, error) {
 		}
 	}
 	var part []Entry
-	for _, e := range v.tail {
-		part = x.entry(part, e)
+	for i := range v.tail.list.n {
+		part = x.entry(part, v.tail.entry(i))
 	}
 	if len(part) > 0 {
 		x.runs = append(x.runs, buildOf(part[0].Offset, part[len(part)-1].Offset+1, part))
 	}
 	list := x.producers(v)
 	out := binary.BigEndian.AppendUint32([]byte{exportVersion}, uint32(len(x.runs)))
-	for _, part := range append(x.runs, appendSnapshot(nil, &snapshot{below, x.newest, x.total, list})) {
+	for _, part := range append(x.runs, appendSnapshot(nil, &snapshot{below, below, x.newest, x.total, list})) {
 		out = binary.BigEndian.AppendUint64(out, uint64(len(part)))
 		out = append(out, part...)
 	}

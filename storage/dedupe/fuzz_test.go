@@ -64,7 +64,7 @@ func FuzzSnapshot(f *testing.F) {
 	for i := range int64(20) {
 		s.Note(&Batch{Base: i, Next: i + 1, Time: i, Producer: Producer{ID: i % 3, Sequence: int32(i / 3), Count: 1}})
 	}
-	_, snap := s.BeginFlush(20).Build()
+	_, snap := s.BeginFlush(20, 0).Build()
 	f.Add(snap)
 	f.Fuzz(func(t *testing.T, b []byte) {
 		if len(b) < 4 {

@@ -27,15 +27,16 @@ type disk map[int64][]byte
 
 func (d disk) read(r *Run, from, to int) ([]byte, error) { return d[r.First][from:to], nil }
 
-// settle flushes and merges all that is due.
-func settle(t testing.TB, s *State, d disk) {
-	for s.FlushDue(s.Next(), FlushEntries) {
-		f := s.BeginFlush(s.Next())
+// settle flushes and merges all that is due, and leaves so many ids in memory.
+func settle(t testing.TB, s *State, d disk, keep int) {
+	for s.FlushDue(s.Next(), FlushEntries, keep) {
+		f := s.BeginFlush(s.Next(), keep)
 		b, _ := f.Build()
-		if r := open(t, b); r != nil {
+		r := open(t, b)
+		if r != nil {
 			d[r.First] = b
-			s.CommitFlush(f, r)
 		}
+		s.CommitFlush(f, r)
 	}
 	for m := s.BeginMerge(); m != nil; m = s.BeginMerge() {
 		b, err := m.Build(d.read)
@@ -64,43 +65,54 @@ func open(t testing.TB, b []byte) *Run {
 	return r
 }
 
-// fill notes n ids in batches of 10.
-func fill(t testing.TB, s *State, d disk, rng *rand.Rand, n int) {
+// fill looks for n ids and notes them in batches of 10, and leaves so many in memory.
+func fill(t testing.TB, s *State, d disk, rng *rand.Rand, n, keep int) {
+	ids := make([]ID, 10)
 	b := &Batch{Producer: Producer{ID: NoProducer}, Messages: make([]Message, 10)}
 	for i := 0; i < n; i += 10 {
 		for j := range b.Messages {
-			b.Messages[j] = Message{ID: randomID(rng), Content: 1, Delta: int32(j)}
+			ids[j] = randomID(rng)
+			b.Messages[j] = Message{ID: ids[j], Content: 1, Delta: int32(j)}
+		}
+		if s.FindTail(ids) != nil {
+			t.Fatal("new ids are known")
 		}
 		b.Base, b.Next, b.Time = s.Next(), s.Next()+10, int64(i)
 		s.Note(b)
-		settle(t, s, d)
+		settle(t, s, d, keep)
 	}
 }
 
-// A million ids in the window take 20 MB of heap at most: 2.7 for filters, the rest for what isn't flushed
-// yet. What an owner stores of them is not on the heap.
+// A million ids in the window take 80 MB of heap at most where the newest stay in memory, and nothing is
+// stored of them; else 25 MB: 2.7 for filters, the rest for what isn't flushed yet. What an owner stores of
+// them is not on the heap.
 func TestHeapOfAMillionIDs(t *testing.T) {
 	const million = 1_000_000
-	rng := rand.New(rand.NewPCG(1, 1))
-	s, d := New(Config{Age: -1, Count: million}), disk{}
-	fill(t, s, d, rng, 10) // what is there once
-	before := heap()
-	fill(t, s, d, rng, million+million/4)
-	stored := int64(0)
-	for _, b := range d {
-		stored += int64(cap(b))
+	for _, tc := range []struct {
+		keep, bound int
+		stores      bool
+	}{{KeptEntries, 80 << 20, false}, {0, 25 << 20, true}} {
+		rng := rand.New(rand.NewPCG(1, 1))
+		s, d := New(Config{Age: -1, Count: million}), disk{}
+		fill(t, s, d, rng, 10, tc.keep) // what is there once
+		before := heap()
+		fill(t, s, d, rng, 2*million, tc.keep)
+		stored := int64(0)
+		for _, b := range d {
+			stored += int64(cap(b))
+		}
+		took := heap() - before - stored
+		f := s.Figures()
+		t.Logf("%d ids, of which %d may stay: %d bytes of heap, figures say %d; %d in the tail, %d runs, %d bytes stored", f.IDs, tc.keep, took, f.HeapBytes, f.TailIDs, f.Runs, stored)
+		if took > int64(tc.bound) || stored > 0 != tc.stores {
+			t.Errorf("1 M ids take %d bytes of heap, and %d are stored", took, stored)
+		}
+		if f.IDs != million || f.HeapBytes < took/2 || f.HeapBytes > took*2 {
+			t.Errorf("figures are %+v", f)
+		}
+		runtime.KeepAlive(s)
+		runtime.KeepAlive(d)
 	}
-	took := heap() - before - stored
-	f := s.Figures()
-	t.Logf("%d ids: %d bytes of heap, figures say %d; %d runs, %d bytes stored", f.IDs, took, f.HeapBytes, f.Runs, stored)
-	if took > 20<<20 {
-		t.Errorf("1 M ids take %d bytes of heap", took)
-	}
-	if f.IDs != million || f.HeapBytes < took/2 || f.HeapBytes > took*2 {
-		t.Errorf("figures are %+v", f)
-	}
-	runtime.KeepAlive(s)
-	runtime.KeepAlive(d)
 }
 
 // An id in the tail takes 100 bytes at most, however many there are.
@@ -143,7 +155,7 @@ func TestHeapOfAnIdleState(t *testing.T) {
 func BenchmarkMillion(b *testing.B) {
 	rng := rand.New(rand.NewPCG(1, 1))
 	s, d := New(Config{Age: -1, Count: 1_000_000}), disk{}
-	fill(b, s, d, rng, 1_000_000)
+	fill(b, s, d, rng, 1_000_000, 0)
 	batch := &Batch{Producer: Producer{ID: NoProducer}, Messages: make([]Message, 1)}
 	var known []ID
 	find := func(id ID, want bool) {
@@ -159,7 +171,7 @@ func BenchmarkMillion(b *testing.B) {
 		id := randomID(rng)
 		note(id)
 		known = append(known, id)
-		settle(b, s, d)
+		settle(b, s, d, 0)
 	}
 	b.Run("FindNew", func(b *testing.B) {
 		for b.Loop() {
@@ -176,7 +188,7 @@ func BenchmarkMillion(b *testing.B) {
 			id := randomID(rng)
 			find(id, false)
 			note(id)
-			settle(b, s, d)
+			settle(b, s, d, 0)
 		}
 	})
 	b.Run("NoteOnly", func(b *testing.B) {
@@ -219,8 +231,8 @@ func BenchmarkProducer(b *testing.B) {
 		}
 		at[i%1000]++
 		s.Note(&Batch{Base: s.Next(), Next: s.Next() + 1, Time: s.Next(), Producer: p})
-		if s.FlushDue(s.Next(), FlushEntries) {
-			f := s.BeginFlush(s.Next())
+		if s.SnapshotDue(s.Next()) {
+			f := s.BeginFlush(s.Next(), 0)
 			f.Build()
 			s.CommitFlush(f, nil)
 		}

@@ -52,7 +52,7 @@ func TestMergesAfterARestore(t *testing.T) {
 	if err := s.Restore(0, nil, nil); err != nil {
 		t.Fatal(err)
 	}
-	fill(t, s, d, rand.New(rand.NewPCG(1, 1)), 3*(FlushEntries+9))
+	fill(t, s, d, rand.New(rand.NewPCG(1, 1)), 3*(FlushEntries+9), 0)
 	if n := len(s.Runs()); n != 3 {
 		t.Errorf("%d runs of 3 flushes", n)
 	}

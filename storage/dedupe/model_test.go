@@ -28,7 +28,7 @@ func TestModel(t *testing.T) {
 	for _, event := range []string{
 		"duplicate", "old duplicate", "gap", "fenced", "unknown", "epoch bump", "wrap", "expired id used again", "truncated", "live again",
 		"flush overtaken", "flush committed", "flush that changes nothing", "merge", "merge overtaken", "runs dropped", "merge drops entries", "restart",
-		"index lost", "repair", "follower", "follower of a compacted log", "inside a batch", "evicted producer", "expired producer", "evicted producer back by undo", "late flush",
+		"index lost", "repair", "follower", "follower of a compacted log", "inside a batch", "flush that keeps ids", "ids let go", "evicted producer", "expired producer", "evicted producer back by undo", "late flush",
 	} {
 		if seen[event] == 0 {
 			t.Errorf("no seed had this: %s", event)
@@ -72,6 +72,7 @@ type world struct {
 	runs     map[int64][]byte
 	snapshot []byte
 	covered  int64
+	judged   int64
 
 	flush      *Flush
 	flushBytes [2][]byte
@@ -250,7 +251,7 @@ func (w *world) truncate() {
 	w.setLog(slices.DeleteFunc(w.log, func(b *Batch) bool { return b.Next > to }))
 	w.end = to
 	if !w.s.Truncate(to) {
-		w.t.Fatalf("can't be truncated to %d, above %d", to, w.s.Covered())
+		w.t.Fatalf("can't be truncated to %d, above %d", to, w.s.Judged())
 	}
 	w.seen["truncated"]++
 	after := w.truth()
@@ -280,9 +281,7 @@ func (w *world) open(b []byte) *Run {
 // stepFlush does one step of a flush, so that others come in between.
 func (w *world) stepFlush() {
 	if w.flush == nil {
-		if w.flush = w.s.BeginFlush(w.committed); w.flush != nil {
-			w.flushBytes[0], w.flushBytes[1] = w.flush.Build()
-		}
+		w.beginFlush(w.committed, max(w.rng.IntN(80)-40, 0))
 		return
 	}
 	f := w.flush
@@ -296,7 +295,16 @@ func (w *world) stepFlush() {
 		return
 	}
 	w.seen["flush committed"]++
-	w.covered = f.Below
+	if f.Below < w.s.Judged() {
+		w.seen["flush that keeps ids"]++
+		if run == nil {
+			w.seen["ids let go"]++
+		}
+	}
+	if w.s.Judged() < w.judged {
+		w.t.Errorf("judged by %d after it was by %d", w.s.Judged(), w.judged)
+	}
+	w.covered, w.judged = f.Below, w.s.Judged()
 	if f.Unchanged {
 		w.seen["flush that changes nothing"]++
 		return
@@ -304,6 +312,12 @@ func (w *world) stepFlush() {
 	w.snapshot = w.flushBytes[1]
 	if run != nil {
 		w.runs[run.First] = w.flushBytes[0]
+	}
+}
+
+func (w *world) beginFlush(below int64, keep int) {
+	if w.flush = w.s.BeginFlush(below, keep); w.flush != nil {
+		w.flushBytes[0], w.flushBytes[1] = w.flush.Build()
 	}
 }
 
@@ -347,6 +361,9 @@ func (w *world) advanceStart() {
 		start++
 	}
 	for w.s.Covered() < start || w.flush != nil {
+		if w.flush == nil {
+			w.beginFlush(start, 0)
+		}
 		w.stepFlush()
 	}
 	w.start = start
@@ -361,7 +378,9 @@ func (w *world) onDisk() []*Batch {
 func (w *world) restart() {
 	w.seen["restart"]++
 	w.s, w.flush, w.merge = w.fresh(), nil, nil
-	w.restore(w.s)
+	if w.restore(w.s); w.s.Judged() != w.judged {
+		w.t.Errorf("judged by %d after a restart, by %d before", w.s.Judged(), w.judged)
+	}
 	for _, b := range w.onDisk() {
 		if b.Next > w.covered || w.rng.IntN(3) == 0 {
 			w.s.Note(b)
@@ -382,7 +401,7 @@ func (w *world) restore(s *State) {
 // loseIndex is a restart without what was stored: what the log doesn't tell is forgotten.
 func (w *world) loseIndex() {
 	w.seen["index lost"]++
-	w.runs, w.snapshot, w.covered = map[int64][]byte{}, nil, 0
+	w.runs, w.snapshot, w.covered, w.judged = map[int64][]byte{}, nil, 0, 0
 	w.setLog(w.onDisk())
 	w.forgets = true
 	w.restart()
@@ -390,7 +409,7 @@ func (w *world) loseIndex() {
 
 // carry makes s what w.s exports below an offset.
 func (w *world) carry(s *State, below int64) {
-	w.exact = max(w.exact, w.s.Covered())
+	w.exact = max(w.exact, w.s.Judged())
 	b, err := w.s.View().Export(below, w.read)
 	if err != nil {
 		w.t.Fatal(err)
@@ -399,7 +418,7 @@ func (w *world) carry(s *State, below int64) {
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	w.runs, w.snapshot, w.covered = map[int64][]byte{}, im.Snapshot, im.Covered
+	w.runs, w.snapshot, w.covered, w.judged = map[int64][]byte{}, im.Snapshot, im.Covered, im.Covered
 	for i, r := range im.Runs {
 		w.runs[r.First] = im.Bytes[i]
 	}
@@ -408,8 +427,8 @@ func (w *world) carry(s *State, below int64) {
 
 // repair cuts off what was committed, and gets the same batches again.
 func (w *world) repair() {
-	if f := w.flush; f != nil && max(w.s.Covered(), w.exact, w.start) < f.Below && w.rng.IntN(2) == 0 {
-		to := w.boundary(max(w.s.Covered(), w.exact, w.start), f.Below)
+	if f := w.flush; f != nil && max(w.s.Judged(), w.exact, w.start) < f.judged && w.rng.IntN(2) == 0 {
+		to := w.boundary(max(w.s.Judged(), w.exact, w.start), f.judged)
 		unclean := w.rng.IntN(2) == 0 // others come in their place
 		if unclean {
 			to = w.wholeBatch(to)
@@ -430,7 +449,7 @@ func (w *world) repair() {
 	if w.s.Covered() <= w.start || !w.monotone {
 		return
 	}
-	if w.s.Truncate(w.s.Covered() - 1) {
+	if w.s.Truncate(w.s.Judged() - 1) {
 		w.t.Fatal("was truncated below what is covered")
 	}
 	w.seen["repair"]++
@@ -452,7 +471,7 @@ func (w *world) follower() {
 		w.seen["inside a batch"]++
 		below++
 	}
-	runs, snapshot, covered := w.runs, w.snapshot, w.covered
+	runs, snapshot, covered, judged := w.runs, w.snapshot, w.covered, w.judged
 	s := w.fresh()
 	w.carry(s, below)
 	for _, b := range w.onDisk() {
@@ -467,5 +486,5 @@ func (w *world) follower() {
 		w.s, w.flush, w.merge, w.forgets = s, nil, nil, true
 		return
 	}
-	w.runs, w.snapshot, w.covered = runs, snapshot, covered
+	w.runs, w.snapshot, w.covered, w.judged = runs, snapshot, covered, judged
 }

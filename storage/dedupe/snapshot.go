@@ -9,25 +9,26 @@ import (
 //
 //	 0 version 1
 //	 1 below 8     offset
-//	 9 newest 8    ms, the newest append time below it
-//	17 from 8      offset, for which and all above newest is known to be that
-//	25 total 8     the ordinal of the next entry
-//	33 count 4     producers, from the one that has been silent longest
-//	37 producers   each: id 8, epoch 2, before 4, batches 1, then each
+//	 9 judged 8    offset, not less: ids that had left the window there may be missing
+//	17 newest 8    ms, the newest append time below `below`
+//	25 from 8      offset, for which and all above newest is known to be that
+//	33 total 8     the ordinal of the next entry
+//	41 count 4     producers, from the one that has been silent longest
+//	45 producers   each: id 8, epoch 2, before 4, batches 1, then each
 //	               first sequence 4, last sequence 4, base offset 8, next offset 8, time 8
 //	   CRC-32C 4   of all before it
 const (
 	snapshotVersion    = 2
-	snapshotHeaderSize = 37
+	snapshotHeaderSize = 45
 	producerHeaderSize = 15
 	sequencedSize      = 32
 )
 
 type snapshot struct {
-	below     int64
-	newest    newestTime
-	total     int64
-	producers []*producer
+	below, judged int64
+	newest        newestTime
+	total         int64
+	producers     []*producer
 }
 
 // appendSnapshot sorts the producers.
@@ -35,7 +36,7 @@ func appendSnapshot(b []byte, s *snapshot) []byte {
 	byLastOffset(s.producers)
 	at := len(b)
 	b = append(b, snapshotVersion)
-	for _, n := range [...]int64{s.below, s.newest.time, s.newest.from, s.total} {
+	for _, n := range [...]int64{s.below, s.judged, s.newest.time, s.newest.from, s.total} {
 		b = binary.BigEndian.AppendUint64(b, uint64(n))
 	}
 	b = binary.BigEndian.AppendUint32(b, uint32(len(s.producers)))
@@ -64,10 +65,10 @@ func parseSnapshot(b []byte) (*snapshot, error) {
 		return nil, corrupt("checksum of a snapshot")
 	}
 	u64 := func(at int) int64 { return int64(binary.BigEndian.Uint64(b[at:])) }
-	s := &snapshot{below: u64(1), newest: newestTime{time: u64(9), from: u64(17)}, total: u64(25)}
-	count := int(binary.BigEndian.Uint32(b[33:]))
+	s := &snapshot{below: u64(1), judged: u64(9), newest: newestTime{time: u64(17), from: u64(25)}, total: u64(33)}
+	count := int(binary.BigEndian.Uint32(b[41:]))
 	b = b[snapshotHeaderSize:end]
-	if s.below < 0 || s.newest.time < 0 || s.newest.time > maxTime || s.newest.from < 0 || s.newest.from > s.below || s.total < 0 || count > len(b)/(producerHeaderSize+sequencedSize) {
+	if s.below < 0 || s.judged < s.below || s.newest.time < 0 || s.newest.time > maxTime || s.newest.from < 0 || s.newest.from > s.below || s.total < 0 || count > len(b)/(producerHeaderSize+sequencedSize) {
 		return nil, corrupt("header of a snapshot of %d producers", count)
 	}
 	s.producers = make([]*producer, 0, count)
@@ -141,6 +142,6 @@ func (s *State) Restore(covered int64, snapshotBytes []byte, runs []*Run) error 
 	}
 	s.runs = append([]*Run(nil), runs...)
 	s.next, s.newest, s.total = covered, snap.newest.time, snap.total
-	s.covered, s.coveredNewest, s.coveredTotal = covered, snap.newest, snap.total
+	s.covered, s.coveredNewest, s.coveredTotal, s.judged = covered, snap.newest, snap.total, snap.judged
 	return nil
 }

@@ -18,10 +18,11 @@ type State struct {
 	// journal has a mark for each batch since covered that changed what the tail doesn't tell.
 	journal []mark
 
-	// Below covered all is in the runs and the stored snapshot. What newest and
-	// total were there.
+	// Below covered all is in the runs and the stored snapshot, but for ids that had left the window
+	// when the log reached up to judged. What newest and total were at covered.
 	covered, coveredTotal int64
 	coveredNewest         newestTime
+	judged                int64
 
 	generation   uint64
 	flushing     *Flush // nil: none, or it was overtaken
@@ -57,8 +58,11 @@ func (s *State) SetStart(offset int64) { s.start = max(s.start, offset) }
 func (s *State) Next() int64 { return s.next }
 
 // Covered is the offset below which runs and the stored snapshot know all.
-// Truncate can't go below it.
 func (s *State) Covered() int64 { return s.covered }
+
+// Judged is Covered, or the offset above it up to which the log was looked at when ids were let go
+// that had left the window. Truncate can't go below it: some might be back in the window.
+func (s *State) Judged() int64 { return max(s.covered, s.judged) }
 
 // Newest is the newest append time of the log, ms; 0: none yet.
 func (s *State) Newest() int64 { return s.newest }
@@ -171,11 +175,11 @@ func (s *State) Find(id ID, read Reader) (e Entry, found bool, err error) {
 
 // Truncate takes back all that was noted of batches that reach above offset,
 // because they were cut from the log or never written. It is where a batch ends, or Covered, which
-// may lie inside one: what is below stays then. False: offset is below Covered
+// may lie inside one: what is below stays then. False: offset is below Judged
 // and nothing was done; then the state has to be made anew (see View.Export: what no log can
 // tell, then the log's batches).
 func (s *State) Truncate(offset int64) bool {
-	if offset < s.covered {
+	if offset < s.Judged() {
 		return false
 	}
 	if offset >= s.next {
@@ -188,7 +192,7 @@ func (s *State) Truncate(offset int64) bool {
 	}
 	s.total -= int64(s.tail.cut(offset))
 	s.next, s.newest = offset, s.newestAt(offset).time
-	if s.flushing != nil && offset < s.flushing.Below {
+	if s.flushing != nil && offset < s.flushing.judged {
 		s.flushing = nil
 	}
 	s.generation++

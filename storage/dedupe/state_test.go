@@ -134,7 +134,7 @@ func TestI5_WhoIsSilentLongestAfterACut(t *testing.T) {
 	s.Note(batchOf(3, 112, "a"))
 	note(4, 112, 3, 1)
 	note(5, 112, 1, 0)
-	f := s.BeginFlush(4)
+	f := s.BeginFlush(4, 0)
 	b, _ := f.Build()
 	run, err := OpenRun(b)
 	if err != nil {
@@ -159,7 +159,7 @@ func TestD2_AnExportIsNoNewerThanTheLog(t *testing.T) {
 	for _, b := range log {
 		s.Note(b)
 	}
-	if f := s.BeginFlush(3); !s.CommitFlush(f, nil) { // a has expired
+	if f := s.BeginFlush(3, 0); !s.CommitFlush(f, nil) { // a has expired
 		t.Fatal("the flush was overtaken")
 	}
 	for below, want := range map[int64]int64{0: 0, 3: 200} {

@@ -11,22 +11,28 @@ import (
 const chunkEntries = 1 << 10
 
 // tail holds the newest entries in offset order, and finds the newest of an id.
-// It costs 48 bytes an entry and 11 to 21 for the table. Entries come at the end and go there, or
+// It costs 48 bytes an entry and 12 to 24 for the table. Entries come at the end and go there, or
 // all of the oldest at once; that is what keeps the table simple.
 type tail struct {
 	list  tailList
 	first int64 // the ordinal of the first entry
-	// slots is a hash table with linear probing: of an id's newest entry 1 + the index, and
-	// above it 32 bits of the id, its tag, so that hardly any other entry is looked at. 0: free. Its
-	// length is a power of two. An id's place follows from the tag's first bits, so that another
-	// table is made of this one from its begin to its end, and no entry is looked at.
+	// slots is a hash table with linear probing: of an id's newest entry the ordinal, and
+	// above it 32 bits of the id, its tag, so that hardly any other entry is looked at. 0: free. A slot is
+	// stale when its entry is gone; sweep frees it. The table's length is a power of two. An id's place
+	// follows from the tag's first bits, so that another table is made of this one from its begin to its
+	// end, and no entry is looked at.
 	slots []uint64
 	shift uint8 // of a tag to its place
 	used  int   // slots that are not free
+	swept int   // the slot where sweep goes on
 	// linked is how many of the oldest entries are in the table. The others come there when somebody looks
 	// for one: nobody does at a follower.
 	linked int
 }
+
+// sweptSlots is how many slots are swept for each entry that comes: a table of which half is in use is gone
+// through before another fifth of it gets stale.
+const sweptSlots = 5
 
 // minSlots is the least length of a table. The largest is of 2^32, which no tail comes near.
 const minSlots = 16
@@ -43,7 +49,7 @@ type tailEntry struct {
 	id           ID
 	offset, time int64
 	content      uint64
-	prev         uint32 // 1 + the index of the entry before it of the same id; 0: none
+	prev         uint32 // how far before it the entry before of the same id was; 0: there was none
 }
 
 func (e *tailEntry) entry(ordinal int64) Entry {
@@ -130,8 +136,8 @@ func (t *tail) find(id *ID) (Entry, bool) {
 	if len(t.slots) == 0 {
 		return Entry{}, false
 	}
-	if i := uint32(t.slots[t.slot(id)]); i != 0 {
-		return t.entry(int(i) - 1), true
+	if in := t.slots[t.slot(id)]; in != 0 {
+		return t.entry(int(t.index(in))), true
 	}
 	return Entry{}, false
 }
@@ -165,15 +171,30 @@ func (t *tail) findAll(ids []ID) (list []Found) {
 func (t *tail) slot(id *ID) int {
 	mask, tag := len(t.slots)-1, id.tag()
 	for s := int(tag >> t.shift); ; s = (s + 1) & mask {
-		if in := t.slots[s]; in == 0 || uint32(in>>32) == tag && t.list.at(int(uint32(in))-1).id == *id {
+		in := t.slots[s]
+		if in == 0 {
+			return s
+		}
+		if uint32(in>>32) != tag {
+			continue
+		}
+		if i := t.index(in); i < uint32(t.linked) && t.list.at(int(i)).id == *id {
 			return s
 		}
 	}
 }
 
-func (id *ID) tag() uint32 { return binary.BigEndian.Uint32(id[8:]) }
+// tag is never 0, so that no slot in use is.
+func (id *ID) tag() uint32 { return binary.BigEndian.Uint32(id[8:]) | 1 }
 
-func slotOf(id *ID, i int) uint64 { return uint64(id.tag())<<32 | uint64(i+1) }
+func slotOf(id *ID, ordinal uint32) uint64 { return uint64(id.tag())<<32 | uint64(ordinal) }
+
+// index is that of a slot's entry. It isn't below linked if the slot is stale; or, when ordinals have come
+// round meanwhile, it is another id's.
+func (t *tail) index(in uint64) uint32 { return uint32(in) - uint32(t.first) }
+
+// place is the first slot that may be the one of what is in a slot.
+func (t *tail) place(in uint64) int { return int(uint32(in>>32) >> t.shift) }
 
 // push adds an entry above all others.
 func (t *tail) push(id *ID, offset, time int64, content uint64) {
@@ -182,26 +203,34 @@ func (t *tail) push(id *ID, offset, time int64, content uint64) {
 
 // link brings into the table what isn't there yet.
 func (t *tail) link() {
-	if t.linked == t.list.n {
+	n := t.list.n - t.linked
+	if n == 0 {
 		return
 	}
-	if size := slotsFor(t.used + t.list.n - t.linked); size > len(t.slots) {
-		t.resize(size, 0)
+	if 4*(t.used+n) > 3*len(t.slots) {
+		t.resize(slotsFor(t.list.n))
 	}
 	for ; t.linked < t.list.n; t.linked++ {
 		e := t.list.at(t.linked)
-		s := t.slot(&e.id)
-		if e.prev = uint32(t.slots[s]); e.prev == 0 {
+		s, ordinal := t.slot(&e.id), uint32(t.first)+uint32(t.linked)
+		if in := t.slots[s]; in != 0 {
+			e.prev = ordinal - uint32(in)
+		} else {
+			e.prev = 0
 			t.used++
 		}
-		t.slots[s] = slotOf(&e.id, t.linked)
+		t.slots[s] = slotOf(&e.id, ordinal)
+	}
+	if t.used > t.linked {
+		t.sweep(sweptSlots * n)
 	}
 }
 
-// slotsFor is the length of a table for n ids: at least a quarter of it stays free.
+// slotsFor is the length of a table for n ids: a third of it stays free, a quarter with those that
+// are stale.
 func slotsFor(n int) int {
 	size := minSlots
-	for 3*size < 4*n {
+	for 2*size < 3*n {
 		size *= 2
 	}
 	return size
@@ -224,12 +253,12 @@ func (t *tail) cut(offset int64) (n int) {
 // unlink takes the newest entry out of the table.
 func (t *tail) unlink(e *tailEntry) {
 	s := t.slot(&e.id)
-	if e.prev == 0 {
+	t.linked--
+	if ordinal := uint32(t.first) + uint32(t.linked); e.prev == 0 {
 		t.free(s)
 	} else {
-		t.slots[s] = slotOf(&e.id, int(e.prev)-1)
+		t.slots[s] = slotOf(&e.id, ordinal-e.prev) // stale, if the one before is gone
 	}
-	t.linked--
 }
 
 // free empties a slot, and moves those behind it that are further from their place than need be: looking
@@ -246,10 +275,7 @@ func (t *tail) free(s int) {
 	t.slots[s] = 0
 }
 
-// place is the first slot that may be the one of what is in a slot.
-func (t *tail) place(in uint64) int { return int(uint32(in>>32) >> t.shift) }
-
-// drop removes the oldest n entries.
+// drop removes the oldest n entries. Their slots get stale.
 func (t *tail) drop(n int) {
 	if n == 0 {
 		return
@@ -257,31 +283,55 @@ func (t *tail) drop(n int) {
 	t.list.drop(n)
 	t.first += int64(n)
 	if t.linked = max(t.linked-n, 0); t.linked == 0 {
-		t.slots, t.used = nil, 0
-		return
+		t.slots, t.used, t.swept = nil, 0, 0
+	} else if size := slotsFor(t.list.n); 4*size < len(t.slots) {
+		t.resize(size)
 	}
-	for i := range t.linked {
-		if e := t.list.at(i); e.prev != 0 {
-			e.prev -= min(e.prev, uint32(n))
-		}
-	}
-	t.resize(slotsFor(t.linked), n)
 }
 
-// resize makes a table of that length without the oldest n entries, which are gone.
-func (t *tail) resize(size, n int) {
+// resize makes a table of that length, without stale slots.
+func (t *tail) resize(size int) {
 	old := t.slots
-	t.slots, t.used = make([]uint64, size), 0
+	t.slots, t.used, t.swept = make([]uint64, size), 0, 0
 	t.shift = uint8(32 - bits.TrailingZeros(uint(size)))
 	for _, in := range old {
-		if uint32(in) <= uint32(n) {
-			continue
+		if in != 0 && t.index(in) < uint32(t.linked) {
+			t.settle(in)
+			t.used++
 		}
-		s := t.place(in)
-		for t.slots[s] != 0 {
-			s = (s + 1) & (size - 1)
-		}
-		t.slots[s] = in - uint64(n)
-		t.used++
 	}
+}
+
+// settle puts what was in a slot into the first free one from its place on.
+func (t *tail) settle(in uint64) {
+	s := t.place(in)
+	for t.slots[s] != 0 {
+		s = (s + 1) & (len(t.slots) - 1)
+	}
+	t.slots[s] = in
+}
+
+// sweep goes through n slots, and on to a free one: what is in stale slots goes, what is behind them comes
+// nearer to its place. It begins and ends between free slots, so that all that belongs together is seen.
+func (t *tail) sweep(n int) {
+	mask := len(t.slots) - 1
+	s := t.swept & mask
+	for t.slots[(s-1)&mask] != 0 {
+		s = (s - 1) & mask
+	}
+	gap := false // something went since the last free slot
+	for n = min(n, len(t.slots)); n > 0 || t.slots[s] != 0; n-- {
+		switch in := t.slots[s]; {
+		case in == 0:
+			gap = false
+		case t.index(in) >= uint32(t.linked):
+			t.slots[s], gap = 0, true
+			t.used--
+		case gap:
+			t.slots[s] = 0
+			t.settle(in)
+		}
+		s = (s + 1) & mask
+	}
+	t.swept = s
 }

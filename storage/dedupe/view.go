@@ -14,22 +14,18 @@ type View struct {
 	newest, total int64
 	coveredNewest newestTime
 	runs          []*Run
-	tail          []Entry
+	tail          tail // without slots
 	producers     []*producer
 	journal       []mark // of their nodes nothing may be looked at
 }
 
-// View copies the tail and lists the producers.
+// View lists the producers.
 func (s *State) View() *View {
-	v := &View{
+	return &View{
 		edge: s.edge(), producerEdge: s.cfg.producerEdge(s.newest), newest: s.newest, total: s.total,
 		coveredNewest: s.coveredNewest, runs: s.runs, producers: s.producers.list(), journal: slices.Clone(s.journal),
+		tail: tail{list: s.tail.list.head(s.tail.list.n), first: s.tail.first},
 	}
-	v.tail = make([]Entry, s.tail.list.n)
-	for i := range v.tail {
-		v.tail[i] = s.tail.entry(i)
-	}
-	return v
 }
 
 // Entries are the live ones, in offset order: each id's newest.
@@ -45,8 +41,8 @@ func (v *View) Entries(read Reader) ([]Entry, error) {
 			return nil, err
 		}
 	}
-	for _, e := range v.tail {
-		note(e)
+	for i := range v.tail.list.n {
+		note(v.tail.entry(i))
 	}
 	var live []Entry
 	for _, e := range newest {
