@@ -128,29 +128,43 @@ func (l *Log) releaseSyncer() {
 // syncRound fsyncs all that is written. The caller is the syncer.
 func (l *Log) syncRound() {
 	l.disk.syncs <- struct{}{} // first: what is written while we wait here is covered too
-	l.mu.Lock()
-	s, size, end, from := l.active(), int64(0), l.written, l.synced
-	if s == nil || l.failed != nil || end == from {
+	s, size, end := l.beginSync()
+	if s == nil {
 		<-l.disk.syncs
-		l.wakeSynced()
-		l.mu.Unlock()
 		return
 	}
-	size = s.size
+	err := l.syncSegment(s)
+	<-l.disk.syncs
+	l.endSync(s, size, end, err)
+}
+
+// beginSync tells what is to be fsynced: so many bytes of a segment, with which all is durable up to an
+// offset; nil: there is nothing.
+func (l *Log) beginSync() (s *segment, size, end int64) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	s = l.active()
+	if s == nil || l.failed != nil || l.written == l.synced {
+		l.wakeSynced()
+		return nil, 0, 0
+	}
 	l.syncBegan = time.Now()
-	l.syncEnd, l.current, l.next = end, l.next, nil
+	l.syncEnd, l.current, l.next = l.written, l.next, nil
 	if l.round == nil && !l.writer.held {
 		l.wantSync = false // nothing is on its way that this fsync won't cover
 	}
-	l.mu.Unlock()
+	return s, s.size, l.written
+}
 
-	err := l.syncSegment(s)
-	<-l.disk.syncs
+// endSync notes how the fsync ended.
+func (l *Log) endSync(s *segment, size, end int64, err error) {
+	if errors.Is(err, errSegmentGone) {
+		err = nil // the writer has closed it since, which makes it durable, and compaction or retention took it away
+	}
 	if err != nil {
 		_ = l.fail(fmt.Errorf("fsync of %s: %w", segmentName(s.base), err))
 		return
 	}
-
 	l.mu.Lock()
 	s.synced = max(s.synced, size)
 	l.synced = max(l.synced, end)
