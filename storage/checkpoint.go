@@ -25,6 +25,9 @@ func (l *Log) checkpoint() {
 	now := checkpoint{l.synced, l.hw}
 	changed := now != l.checkpointed && l.failed == nil && !l.closed
 	l.checkpointed = now
+	if l.disk.heldIDs.Load() > heldIDs {
+		l.flushSoon() // also what nobody appends to gives up its ids
+	}
 	l.mu.Unlock()
 	if changed {
 		l.disk.index.update(l.id, l.describe)

@@ -314,6 +314,27 @@ func TestManyLogsHoldFewIDsEach(t *testing.T) {
 	}
 }
 
+// TestAnIdleLogGivesUpItsIDs: what nobody appends to any more must not have all others bring theirs
+// to the index a few at a time for ever.
+func TestAnIdleLogGivesUpItsIDs(t *testing.T) {
+	r := newRemembering(t, t.TempDir()).open()
+	const ids = 2 * flushHeldIDs
+	r.many("m", ids)
+	check := func(want int64) {
+		t.Helper()
+		if err := r.store.checkpoint(); err != nil {
+			t.Fatal(err)
+		}
+		r.log.bg.Wait()
+		if covered := r.covered(); covered != want {
+			t.Fatalf("covered is %d, want %d", covered, want)
+		}
+	}
+	check(0)
+	r.store.disk.heldIDs.Add(heldIDs)
+	check(ids)
+}
+
 func (r *remembering) covered() int64 {
 	r.log.mu.Lock()
 	defer r.log.mu.Unlock()
