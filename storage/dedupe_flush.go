@@ -17,8 +17,7 @@ const (
 	// a window has by default, instead of flushEveryBytes.
 	denseBytes = 512
 	// heldIDs is how many ids all logs together may hold in memory, at 48 bytes each and, where their
-	// log is led, 12 to 24 more, until each log that gets more brings all of its own to the index, from
-	// flushHeldIDs on.
+	// log is led, 12 to 24 more, until each log brings all of its own to the index, from flushHeldIDs on.
 	heldIDs      = 4 << 20
 	flushHeldIDs = 1 << 10
 )
