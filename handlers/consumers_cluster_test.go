@@ -138,7 +138,10 @@ func TestPollsEndInTime(t *testing.T) {
 		front.links.mend(n.addr)
 		n.links.mend(front.addr)
 	}
-	c.node(2).post("/topics/t/partitions/0?acks=-1", `{"records":[{"value":1}]}`).want(200)
+	// Replicas may have been put out of sync meanwhile, and come back in their time.
+	c.node(2).eventually("there is a record", func() bool {
+		return c.node(2).post("/topics/t/partitions/0?acks=-1", `{"records":[{"value":1}]}`).status == 200
+	})
 	var got []polled
 	for len(got) == 0 {
 		a := front.get(m + "/records?timeout=5000")
