@@ -29,15 +29,19 @@ func (l *Log) flushSoon() {
 	if l.memory == nil || l.flushing || l.learning || l.closed || l.failed != nil || l.hole != maxInt64 {
 		return
 	}
-	due, keep := l.flushRule(l.flushable())
-	if !due {
+	if due, _ := l.flushRule(l.flushable()); !due {
 		return
 	}
 	l.flushing = true
 	l.bg.Go(func() {
 		l.disk.flushes <- struct{}{}
-		l.flushMemory(keep)
-		l.mergeRuns()
+		l.mu.Lock()
+		due, keep := l.flushRule(l.flushable()) // others may have made room meanwhile
+		l.mu.Unlock()
+		if due {
+			l.flushMemory(keep)
+			l.mergeRuns()
+		}
 		<-l.disk.flushes
 		l.mu.Lock()
 		l.flushing = false
@@ -46,8 +50,11 @@ func (l *Log) flushSoon() {
 }
 
 // flushRule tells whether it is time to bring to the index what the memory knows below an offset, and
-// how many of the newest ids may stay where they are. There is a memory. Call it under mu.
+// how many of the newest ids may stay where they are. Call it under mu.
 func (l *Log) flushRule(to int64) (due bool, keep int) {
+	if l.memory == nil || to <= l.memory.Covered() {
+		return false, 0
+	}
 	ids := l.disk.flushIDs
 	switch {
 	case l.disk.heldIDs.Load() > heldIDs:
@@ -99,13 +106,13 @@ func (l *Log) flushBelow(to int64, keep int, learner bool) {
 	l.mu.Lock()
 	memory := l.memory
 	var f *dedupe.Flush
+	covered := int64(0)
 	if memory != nil && l.hole == maxInt64 && (learner || !l.learning) {
-		f = memory.BeginFlush(to, keep)
+		f, covered = memory.BeginFlush(to, keep), memory.Covered()
 	}
-	if l.rolled = false; keep == 0 {
-		l.unflushed = 0
-	} else if f != nil { // as if the log's bytes were spread evenly
-		l.unflushed = int64(float64(l.unflushed) * (1 - float64(f.Moves())/float64(memory.TailLen())))
+	if f != nil { // as if the log's bytes were spread evenly
+		l.unflushed = int64(float64(l.unflushed) * float64(max(l.written-f.Below, 0)) / float64(max(l.written, f.Below)-covered))
+		l.rolled = l.rolled && f.Below < l.flushable()
 	}
 	l.mu.Unlock()
 	if f == nil {
@@ -134,6 +141,7 @@ func (l *Log) flushBelow(to int64, keep int, learner bool) {
 		if !f.Unchanged {
 			note.dropped, l.stored = !l.stored, true // what an index that was mended has kept of old
 		}
+		l.countHeld()
 		l.describeLocked(m)
 		return note, true
 	})

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync/atomic"
 	"testing"
 )
@@ -56,7 +57,7 @@ func TestIDsThatLeaveTheWindowInMemoryAreLetGo(t *testing.T) {
 		t.Errorf("%d is covered after a start, %d was", got, covered)
 	}
 	r.consistent()
-	if f := r.log.DedupeFigures(); f.Ids != 5_000 {
+	if f := r.log.DedupeFigures(); f.Ids != 5_000 || f.EvictedEarly != 0 { // since it was opened
 		t.Errorf("%+v", f)
 	}
 	r.log.CheckpointHighWatermark(r.log.DurableEnd())
@@ -173,5 +174,112 @@ func TestAFewIDsAmongMuchElseAreNotKept(t *testing.T) {
 	r.log.mu.Unlock()
 	if dense != 6_000 || sparse != 0 || !due {
 		t.Errorf("%d are kept of a log that has many, %d of another one; it is flushed: %v", dense, sparse, due)
+	}
+}
+
+// TestACutOfALogThatBeginsInTheWindow: what is remembered of records below the log start is as old as it was,
+// also where the ids right behind it had been let go.
+func TestACutOfALogThatBeginsInTheWindow(t *testing.T) {
+	r := newRemembering(t, t.TempDir())
+	r.opts = func(o *Options) { o.Fsync = FsyncNever }
+	r.cfg.DedupeCount, r.keep = 5_000, 6_000
+	r.open()
+	for i := range 10 {
+		r.many(fmt.Sprint(i), 1_000)
+	}
+	if err := r.log.AdvanceStart(10_000); err != nil {
+		t.Fatal(err)
+	}
+	for i := 10; i < 17; i++ {
+		r.many(fmt.Sprint(i), 1_000)
+	}
+	const to = 12_000
+	if covered, judged := r.covered(), r.judged(); covered < 11_000 || judged <= to {
+		t.Fatalf("covered is %d, judged by %d", covered, judged)
+	}
+	if _, err := r.log.TruncateTo(to); err != nil {
+		t.Fatal(err)
+	}
+	r.consistent()
+	for offset := int64(to - 5_001); offset < to; offset += 50 {
+		want := offset
+		if offset < to-5_000 {
+			want = -1
+		}
+		if got := r.find(fmt.Sprintf("%d-%d", offset/1_000, offset%1_000)); got != want {
+			t.Fatalf("the id at %d is found at %d", offset, got)
+		}
+	}
+}
+
+// TestALogThatLostItsEndTwice: the first start learns anew, as the log ends below where ids were let go. The
+// next one must do so, too, though the log has grown above that.
+func TestALogThatLostItsEndTwice(t *testing.T) {
+	r := lettingGo(t, FsyncNever)
+	for i := range 20 {
+		r.many(fmt.Sprint(i), 1_000)
+	}
+	to := r.judged() - 2_000
+	index := r.indexNow()
+	if _, err := r.log.TruncateTo(to); err != nil {
+		t.Fatal(err)
+	}
+	r.kill()
+	r.putIndex(index)
+	r.open()
+	r.consistent()
+	for end := to; end < 20_000; end += 100 {
+		r.send(make([]message, 100)...)
+	}
+	index, err := os.ReadFile(filepath.Join(r.dir, indexFileName)) // what is durable by now
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.kill()
+	r.putIndex(index)
+	r.open()
+	r.consistent()
+	if f := r.log.DedupeFigures(); f.Ids != 5_000 {
+		t.Errorf("%+v", f)
+	}
+}
+
+// TestAFlushThatWaitsLooksAgain: when its turn comes there may be room again.
+func TestAFlushThatWaitsLooksAgain(t *testing.T) {
+	r := lettingGo(t, FsyncCommit)
+	r.many("m", 4_000)
+	r.store.disk.flushes <- struct{}{} // another log's is under way
+	r.store.disk.heldIDs.Add(heldIDs)
+	r.send(numbered("n", 0, 100)...)
+	r.store.disk.heldIDs.Add(-heldIDs)
+	<-r.store.disk.flushes
+	r.log.bg.Wait()
+	if n := r.log.memory.TailLen(); n != 4_100 || r.runs() != 0 {
+		t.Errorf("%d ids are held, in %d runs are others", n, r.runs())
+	}
+}
+
+// TestRetentionDoesNotMakeALogDense: a flush of a little leaves most of the log to be read at a start.
+func TestRetentionDoesNotMakeALogDense(t *testing.T) {
+	r := newRemembering(t, t.TempDir())
+	r.keep = 6_000
+	r.open()
+	big := strings.Repeat("x", 4000)
+	for i := range 100 {
+		messages := numbered(fmt.Sprint(i), 0, 10)
+		for j := range messages {
+			messages[j].value = big
+		}
+		r.send(messages...)
+	}
+	if err := r.log.AdvanceStart(10); err != nil {
+		t.Fatal(err)
+	}
+	r.log.mu.Lock()
+	_, keep := r.log.flushRule(r.log.flushable())
+	unflushed := r.log.unflushed
+	r.log.mu.Unlock()
+	if size := r.log.SizeBytes(); keep != 0 || unflushed < size*9/10 || unflushed > size {
+		t.Errorf("%d are kept, %d of %d bytes are behind what is covered", keep, unflushed, size)
 	}
 }

@@ -38,6 +38,7 @@ func (l *Log) recall(m logMeta) error {
 	}
 	l.imported, l.stored, l.recalled = m.Imported, m.Remembers && restored, true
 	if !restored {
+		l.unsettled = true // nothing is appended that might hide from the next start what this one saw
 		return l.relearn()
 	}
 	if err := l.learn(m.Covered); err != nil {
@@ -119,7 +120,7 @@ func (l *Log) learn(from int64) error {
 				continue
 			}
 			l.mu.Lock()
-			l.remember(f.Base).Note(f)
+			l.remember(f.Base).Replay(f)
 			l.mu.Unlock()
 		}
 		l.flushLearned(from)
@@ -132,10 +133,7 @@ func (l *Log) flushLearned(below int64) {
 	l.mu.Lock()
 	l.countHeld()
 	to := min(l.flushable(), below)
-	due, keep := false, 0
-	if l.memory != nil {
-		due, keep = l.flushRule(to)
-	}
+	due, keep := l.flushRule(to)
 	l.mu.Unlock()
 	if due {
 		l.flushBelow(to, keep, true)
@@ -312,6 +310,7 @@ func (l *Log) forgetFrom(end, was int64) (again bool) {
 	if end <= l.hole {
 		l.hole = maxInt64
 	}
+	defer l.countHeld()
 	switch {
 	case l.memory == nil || l.memory.Truncate(end):
 		return false
@@ -330,4 +329,5 @@ func (l *Log) forgetFrom(end, was int64) (again bool) {
 func (l *Log) forgetAll() {
 	l.memory, l.stored, l.imported, l.unmerged, l.unflushed = nil, false, 0, false, 0
 	l.hole, l.doubted = maxInt64, maxInt64
+	l.countHeld()
 }

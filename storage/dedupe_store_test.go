@@ -314,6 +314,39 @@ func TestManyLogsHoldFewIDsEach(t *testing.T) {
 	}
 }
 
+// TestIDsThatAreNotHeldDoNotCount: after a flush, a cut, and when the log begins anew.
+func TestIDsThatAreNotHeldDoNotCount(t *testing.T) {
+	r := newRemembering(t, t.TempDir())
+	r.keep = 6_000
+	r.open()
+	check := func(what string, some bool) {
+		t.Helper()
+		held := 0
+		if r.log.memory != nil {
+			held = r.log.memory.TailLen()
+		}
+		if counted := int(r.store.disk.heldIDs.Load()); counted != held || held > 0 != some {
+			t.Errorf("%s: %d are counted, %d are held", what, counted, held)
+		}
+	}
+	r.many("m", 3_000)
+	check("appended", true)
+	if _, err := r.log.TruncateTo(2_000); err != nil {
+		t.Fatal(err)
+	}
+	check("cut", true)
+	r.store.disk.heldIDs.Add(heldIDs) // others
+	r.many("n", 1)
+	r.store.disk.heldIDs.Add(-heldIDs)
+	check("flushed", false)
+	r.many("o", 3_000)
+	check("appended again", true)
+	if err := r.log.ResetTo(9_000); err != nil {
+		t.Fatal(err)
+	}
+	check("reset", false)
+}
+
 // TestAnIdleLogGivesUpItsIDs: what nobody appends to any more must not have all others bring theirs
 // to the index a few at a time for ever.
 func TestAnIdleLogGivesUpItsIDs(t *testing.T) {

@@ -153,7 +153,7 @@ type Log struct {
 	flushing  bool          // a goroutine brings it to the index, or will
 	unmerged  bool          // a run can't be read, so they stay as they are
 	rolled    bool          // a segment was closed since the last flush
-	unflushed int64         // bytes written since the last flush
+	unflushed int64         // about how many bytes were written behind what a flush covered
 	flushMu   sync.Mutex    // one flush of the memory at a time; taken before mu
 	held      int           // ids in memory, as they were counted last (disk.heldIDs)
 	hits      uint64        // records that were duplicates

@@ -27,6 +27,9 @@ func (v *View) Export(below int64, read Reader) ([]byte, error) {
 	if len(part) > 0 {
 		x.runs = append(x.runs, buildOf(part[0].Offset, part[len(part)-1].Offset+1, part))
 	}
+	if x.told > 0 { // what comes above begins behind the last, also where ids in between were let go
+		x.total = x.told
+	}
 	list := x.producers(v)
 	out := binary.BigEndian.AppendUint32([]byte{exportVersion}, uint32(len(x.runs)))
 	for _, part := range append(x.runs, appendSnapshot(nil, &snapshot{below, below, x.newest, x.total, list})) {
@@ -42,6 +45,7 @@ type export struct {
 	runs   [][]byte
 	newest newestTime // of what is below
 	total  int64      // the ordinal of the oldest that isn't
+	told   int64      // that behind the newest that is; 0: there is none
 }
 
 // producers gives those that are below, as they were there, or, below covered, of
@@ -92,6 +96,7 @@ func (x *export) entry(part []Entry, e Entry) []Entry {
 		return part
 	}
 	x.newest.note(e.Time, e.Offset+1)
+	x.told = max(x.told, e.Ordinal+1)
 	return append(part, e)
 }
 

@@ -25,12 +25,15 @@ type Flush struct {
 }
 
 // FlushDue tells that enough lies below the committed offset for a flush that keeps so many: so many
-// ids more, or a quarter of that has left the window.
+// ids more, or, mostly, a quarter of that has left the window.
 func (s *State) FlushDue(committed int64, ids, keep int) bool {
 	if s.tail.list.reaches(keep+ids, committed) {
 		return true
 	}
 	gone := max(ids/4, 1)
+	if len(s.producers.byID) > flushMarks {
+		gone = ids // a snapshot of many producers shouldn't be written as often
+	}
 	if keep == 0 || !s.tail.list.reaches(gone, committed) {
 		return false
 	}
@@ -88,9 +91,6 @@ func (s *State) BeginFlush(committed int64, keep int) *Flush {
 	s.flushing = f
 	return f
 }
-
-// Moves is the number of ids that go out of the tail.
-func (f *Flush) Moves() int { return f.tail.list.n }
 
 // Build makes the bytes of a run, nil if no id is in it, and of the snapshot. Call it
 // once, without the lock.

@@ -96,6 +96,13 @@ func (s *State) Note(b *Batch) {
 	s.newest, s.next = time, b.Next
 }
 
+// Replay is Note of what the log has already: nobody is evicted anew by it.
+func (s *State) Replay(b *Batch) {
+	was := s.evictedEarly
+	s.Note(b)
+	s.evictedEarly = was
+}
+
 func (s *State) noteMessages(b *Batch, time int64) (any bool) {
 	if s.cfg.Age == 0 {
 		return false

@@ -178,6 +178,70 @@ func TestD2_AnExportIsNoNewerThanTheLog(t *testing.T) {
 	}
 }
 
+// TestAnExportKnowsHowOldItsIDsAre: ids between what is exported and what is still remembered were let go.
+func TestAnExportKnowsHowOldItsIDsAre(t *testing.T) {
+	cfg := Config{Age: -1, Count: 4}
+	s := New(cfg)
+	var log []*Batch
+	for i := range int64(12) {
+		log = append(log, batchOf(i, i, fmt.Sprint(i)))
+	}
+	for _, b := range log[:6] {
+		s.Note(b)
+	}
+	f := s.BeginFlush(6, 0)
+	b, _ := f.Build()
+	run, err := OpenRun(b)
+	if err != nil || !s.CommitFlush(f, run) {
+		t.Fatal(err)
+	}
+	for _, b := range log[6:] {
+		s.Note(b)
+	}
+	if f := s.BeginFlush(12, 4); f.Below != 8 || !s.CommitFlush(f, nil) {
+		t.Fatal("6 and 7 aren't let go")
+	}
+	x, err := s.View().Export(6, bytesOf(b))
+	if err != nil {
+		t.Fatal(err)
+	}
+	im, err := ParseImport(x)
+	if err != nil {
+		t.Fatal(err)
+	}
+	again := New(cfg)
+	if err := again.Restore(im.Covered, im.Snapshot, im.Runs); err != nil {
+		t.Fatal(err)
+	}
+	again.Note(log[6])
+	again.Note(log[7])
+	for i := range 8 { // the log was cut at 8
+		e, found, err := again.Find(IDOf(fmt.Append(nil, i)), bytesOf(im.Bytes[0]))
+		if err != nil || found != (i >= 4) || found && e.Offset != int64(i) {
+			t.Errorf("%d: %v %+v %v", i, found, e, err)
+		}
+	}
+}
+
+// TestFewSnapshotsOfManyProducers: what is let go costs one each time.
+func TestFewSnapshotsOfManyProducers(t *testing.T) {
+	for _, producers := range []int{1, 2 * flushMarks} {
+		s := New(Config{Age: -1, Count: 10})
+		for i := range int64(producers) {
+			s.Note(&Batch{Base: i, Next: i + 1, Producer: Producer{ID: i, Count: 1}})
+		}
+		f := s.BeginFlush(s.Next(), 0)
+		s.CommitFlush(f, nil)
+		due := 0
+		for ; !s.FlushDue(s.Next(), 400, 1000); due++ {
+			s.Note(batchOf(s.Next(), 0, fmt.Sprint(due)))
+		}
+		if want := 10 + 400/4; producers == 1 && due != want || producers > 1 && due != 10+400 {
+			t.Errorf("%d producers: a flush is due after %d ids", producers, due)
+		}
+	}
+}
+
 // exported is another replica's state, made from what s has no runs of.
 func exported(t *testing.T, s *State, below int64) *State {
 	t.Helper()
