@@ -157,6 +157,16 @@ func TestALogThatEndsBelowWhereIDsWereLetGo(t *testing.T) {
 	if got, want := r.find(fmt.Sprintf("%d-%d", (to-5_000)/1_000, (to-5_000)%1_000)), to-5_000; got != want {
 		t.Errorf("the oldest id is found at %d instead of %d", got, want)
 	}
+	// The next start must learn anew, too, though the log has grown above that.
+	for end := to; end < 20_000; end += 100 {
+		r.send(make([]message, 100)...)
+	}
+	r.kill()
+	r.open()
+	r.consistent()
+	if f := r.log.DedupeFigures(); f.Ids != 5_000 {
+		t.Errorf("%+v", f)
+	}
 }
 
 // TestAFewIDsAmongMuchElseAreNotKept: the log would be read again at a start for little.
@@ -209,38 +219,6 @@ func TestACutOfALogThatBeginsInTheWindow(t *testing.T) {
 		if got := r.find(fmt.Sprintf("%d-%d", offset/1_000, offset%1_000)); got != want {
 			t.Fatalf("the id at %d is found at %d", offset, got)
 		}
-	}
-}
-
-// TestALogThatLostItsEndTwice: the first start learns anew, as the log ends below where ids were let go. The
-// next one must do so, too, though the log has grown above that.
-func TestALogThatLostItsEndTwice(t *testing.T) {
-	r := lettingGo(t, FsyncNever)
-	for i := range 20 {
-		r.many(fmt.Sprint(i), 1_000)
-	}
-	to := r.judged() - 2_000
-	index := r.indexNow()
-	if _, err := r.log.TruncateTo(to); err != nil {
-		t.Fatal(err)
-	}
-	r.kill()
-	r.putIndex(index)
-	r.open()
-	r.consistent()
-	for end := to; end < 20_000; end += 100 {
-		r.send(make([]message, 100)...)
-	}
-	index, err := os.ReadFile(filepath.Join(r.dir, indexFileName)) // what is durable by now
-	if err != nil {
-		t.Fatal(err)
-	}
-	r.kill()
-	r.putIndex(index)
-	r.open()
-	r.consistent()
-	if f := r.log.DedupeFigures(); f.Ids != 5_000 {
-		t.Errorf("%+v", f)
 	}
 }
 
