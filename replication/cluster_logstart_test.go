@@ -114,6 +114,23 @@ func TestF45_AReplicaThatLostRecordsIsOutOfSyncUntilItHasThemAgain(t *testing.T)
 	})
 }
 
+// V24: the next leader may know of an older high watermark than this replica's log start proves.
+func TestV24_NoHighWatermarkIsBelowTheLogStart(t *testing.T) {
+	inCluster(t, clusterOptions{}, func(c *testCluster) {
+		c.create("a", 2, []int32{1, 2, 3})
+		for i := range 10 {
+			c.broker(1).mustAppend(AcksAll, "a", 0, fmt.Sprint(i))
+		}
+		c.broker(1).delete("a", 6)
+		p := c.broker(2).replica("a", 0)
+		for _, hw := range []int64{7, 3} {
+			if p.followed(hw); p.hw.Load() != max(hw, 6) {
+				t.Errorf("told of %d, the high watermark is %d of a log that begins at 6", hw, p.hw.Load())
+			}
+		}
+	})
+}
+
 // R89, V11: the log start that a client was told never goes back, whoever leads
 // next.
 func TestR89_V11_TheLogStartNeverGoesBack(t *testing.T) {

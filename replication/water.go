@@ -77,10 +77,12 @@ func (p *Partition) wrote() {
 
 // followed moves a follower's high watermark, back too (R18), and answers those
 // who have waited since this replica led: what they wait for is in the log that
-// the leader of now vouches for up to here.
+// the leader of now vouches for up to here. It doesn't go below the log start (V24): that was below a high
+// watermark that a new leader may not know yet.
 func (p *Partition) followed(hw int64) {
 	p.water.Lock()
 	defer p.water.Unlock()
+	hw = max(hw, p.log.StartOffset())
 	if p.lead == nil && hw != p.hw.Load() {
 		p.setHighWatermark(hw)
 	}
