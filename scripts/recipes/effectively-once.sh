@@ -30,7 +30,7 @@ ask() {
 	: >"$dir/answer"
 	status=$(curl -sS --fail-with-body --connect-timeout 3 --max-time $((wait_ms / 1000 + 45)) \
 		-o "$dir/answer" -w '%{http_code}' -X "$method" "$@" "${brokers[0]}$path") && [ "$status" != 207 ] && return
-	echo "$method $path: ${status:-000} $(head -c 300 "$dir/answer" | grep -a '^{"type":')" >&2
+	echo "$method $path: ${status:-000} $(head -c 2000 "$dir/answer" | grep -a '^{"type":')" >&2
 	brokers=("${brokers[@]:1}" "${brokers[0]}")
 	return 1
 }
@@ -75,6 +75,15 @@ produce() {
 stop='' && trap 'stop=1' INT TERM # when the batch under way is done
 # Ctrl-C kills sleep, curl and COMMAND, too: what goes on after a failure must not depend on them.
 begin
+# The ids in the store are places in this topic: those of another one of its name are the same.
+until ask GET "/topics/$topic"; do
+	[ -z "$stop" ] || exit 1
+	sleep 1
+done
+new=$(mktemp "$store/.XXXXXXXX") && sed -n 's/.*"topic_id":"\([^"]*\)".*/\1/p' "$dir/answer" >"$new" || exit 2
+ln "$new" "$store/.topic" 2>/dev/null
+cmp -s "$new" "$store/.topic" || { echo "STORE: what is in $store is of another topic than $topic is now" >&2 && rm "$new" && exit 2; }
+rm "$new"
 while [ -z "$stop" ]; do
 	ask GET "/consumers/$group/records?topics=$topic&member=$me&count=$count&timeout=$wait_ms" \
 		-H 'Accept: application/x-ndjson' || { sleep 1; begin; continue; }

@@ -23,7 +23,7 @@ ask() {
 	: >"$dir/answer"
 	status=$(curl -sS --fail-with-body --connect-timeout 3 --max-time 45 \
 		-o "$dir/answer" -w '%{http_code}' -X "$method" "$@" "${brokers[0]}$path") && return
-	echo "$method $path: ${status:-000} $(head -c 300 "$dir/answer" | grep -a '^{"type":')" >&2
+	echo "$method $path: ${status:-000} $(head -c 2000 "$dir/answer" | grep -a '^{"type":')" >&2
 	brokers=("${brokers[@]:1}" "${brokers[0]}")
 	return 1
 }
