@@ -125,7 +125,7 @@ var classes = [...]class{
 		"Fewer replicas are in sync than min.insync.replicas asks for. Nothing was written."},
 	{codeNotEnoughAfter, "not-enough-replicas-after-append", "Not enough in-sync replicas after the append", "NOT_ENOUGH_REPLICAS_AFTER_APPEND", true,
 		"The records were appended, then too few replicas were in sync to promise that they survive. They may."},
-	{codeShuttingDown, "shutting-down", "Broker is shutting down", "BROKER_NOT_AVAILABLE", true,
+	{codeShuttingDown, "shutting-down", "Broker is shutting down or cut off", "BROKER_NOT_AVAILABLE", true,
 		"This broker is shutting down, or the partition's leader has lost touch with the cluster. outcome says whether something may have been written; another broker, or this one later, will answer."},
 	{codeOverloaded, "overloaded", "Broker is overloaded", "THROTTLING_QUOTA_EXCEEDED", true,
 		"A limit on what is held at once, waiting requests or bytes of request bodies, is reached. Nothing was written; wait as Retry-After says."},

@@ -63,6 +63,7 @@ type place struct {
 	topic     string // "" when the path names none, or no possible one
 	partition string
 	producers bool // it is /producers
+	keyed     bool // it has an Idempotency-Key
 	joins     bool // it names a member that joins by fetching, and no instance that was created
 }
 
@@ -226,7 +227,7 @@ var mappings = [...]mapping{
 	}),
 	as("replication.NotConfirmedError", func(e *replication.NotConfirmedError, at place) *problem {
 		p := newProblem(codeShuttingDown, fmt.Sprintf("The leader of partition %s-%d has lost touch with the cluster and can't vouch for still being the leader.", e.Topic, e.Partition),
-			fmt.Sprintf("Send the same request again after a pause, unless outcome is unknown. See the leader: curl %s/partitions/%d", at.topicURL(e.Topic), e.Partition))
+			fmt.Sprintf("Send the same request again after a pause; if outcome is unknown, only with ids or a producer. See the leader: curl %s/partitions/%d", at.topicURL(e.Topic), e.Partition))
 		p.kafka = "NOT_LEADER_OR_FOLLOWER"
 		return p
 	}),
@@ -445,6 +446,7 @@ func (a *api) where(r *http.Request) place {
 	if len(segments) >= 4 && segments[2] == "partitions" && validTopicName(segments[3]) {
 		at.partition = segments[3]
 	}
+	at.keyed = r.Header["Idempotency-Key"] != nil
 	at.producers = len(segments) == 1 && segments[0] == "producers"
 	at.joins = len(segments) == 3 && segments[0] == "consumers"
 	return at

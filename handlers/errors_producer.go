@@ -31,8 +31,12 @@ func sayReused(e *storage.MessageReusedError, at place) *problem {
 		return newProblem(codeMessageReused, "The message id "+shown(e.ID)+" stands in this request twice, with different content. Nothing of it was written to "+at.partitionText()+".",
 			"Give each message an id of its own.")
 	}
-	p := newProblem(codeMessageReused, fmt.Sprintf("The message id %s belongs to the record at offset %d of %s, which is another message. Nothing of this request was written to that partition.", shown(e.ID), e.Offset, at.partitionText()),
-		fmt.Sprintf("Compare: curl '%s/records?offset=%d&count=1' — then give the new message an id of its own, or send the first one again as it was.", at.partitionURL(), e.Offset))
+	detail, one := fmt.Sprintf("The message id %s belongs to the record at offset %d of %s, which is another message. Nothing of this request was written to that partition.", shown(e.ID), e.Offset, at.partitionText()), "message an id"
+	if at.keyed {
+		detail, one = fmt.Sprintf("The Idempotency-Key came with another body before: the message id %s that it gives belongs to the record at offset %d of %s. Nothing of this request was written to that partition.", shown(e.ID), e.Offset, at.partitionText()), "request a key"
+	}
+	p := newProblem(codeMessageReused, detail,
+		fmt.Sprintf("Compare, if it is still there: curl '%s/records?offset=%d&count=1' — then give the new %s of its own, or send the first one again as it was.", at.partitionURL(), e.Offset, one))
 	p.members = []member{{"first_offset", e.Offset}}
 	return p
 }
@@ -45,8 +49,8 @@ func sayGap(e *storage.SequenceGapError, at place) *problem {
 }
 
 func sayUnknownProducer(e *storage.UnknownProducerError, at place) *problem {
-	p := newProblem(codeSequenceGap, fmt.Sprintf("Producer %d is not known to %s: it was never given out in that epoch, or has been silent for too long. Whether its batch was written before can't be told; now nothing was written.", e.ProducerID, at.partitionText()),
-		"Get a producer id and begin with base_sequence 0: curl -X POST "+at.base+"/producers — for a batch whose outcome you don't know, look first: curl '"+at.partitionURL()+"/records?offset=-10'")
+	p := newProblem(codeSequenceGap, fmt.Sprintf("Producer %d is not known to %s: it has written nothing to that partition yet, was never given out in that epoch, or has been silent for too long. Whether its batch was written before can't be told; now nothing was written.", e.ProducerID, at.partitionText()),
+		"Sequence numbers are counted for each partition: begin there with base_sequence 0. One that was silent for too long does so with a new producer id: curl -X POST "+at.base+"/producers — for a batch whose outcome you don't know, look first: curl '"+at.partitionURL()+"/records?offset=-10'")
 	p.kafka = "UNKNOWN_PRODUCER_ID"
 	p.members = []member{{"expected_sequence", 0}}
 	return p

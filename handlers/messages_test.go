@@ -51,7 +51,9 @@ func TestEveryIDCanBeLookedUp(t *testing.T) {
 	}
 	// %2F stays in its segment, and a plain slash parts segments.
 	b.get("/topics/t/messages/a%2Fb").want(200)
-	b.get("/topics/t/messages/a/b").problem(40404)
+	if p := b.get("/topics/t/messages/a/b?x").problem(40001); !strings.HasSuffix(p.Fix, "/topics/t/messages/a%2Fb") { // not "there is none"
+		t.Errorf("%+v", p)
+	}
 	b.get("/topics/t/messages/a%252Fb").problem(40404) // decoded once
 	b.get("/topics/t/messages/a/").want(200)           // a trailing slash is nothing
 	for _, path := range []string{"a%00", "%0a", "%ff", "%ed%a0%80", "%c0%af"} {
@@ -226,5 +228,47 @@ func TestATopicTellsWhatItRemembers(t *testing.T) {
 	}
 	if p := b.produced(200, "/topics/t/partitions/1", `{"records":[{"value":1,"id":"a"}]}`); p.Offsets[0].Duplicate {
 		t.Errorf("D4: more than the count: %+v", p.Offsets[0])
+	}
+}
+
+// What says something of a raw record would be dropped silently with a batch, and the client
+// would think that it may send it again.
+func TestHeadersOfARawRecordAreRefusedWithABatch(t *testing.T) {
+	b := startBroker(t)
+	b.topic("t", 1)
+	for _, path := range []string{"/topics/t", "/topics/t/partitions/0"} {
+		for name, member := range map[string]string{"Message-Id": "own id", "Record-Header-Trace": "own headers"} {
+			p := b.post(path, `{"records":[{"value":1}]}`, header(name, "x")).problem(40001)
+			if !strings.Contains(p.Detail, name) || !strings.Contains(p.Fix, member) || !strings.HasSuffix(p.Fix, path+"/records") {
+				t.Errorf("%s with %s: %+v", path, name, p)
+			}
+		}
+	}
+	var records []any
+	b.get("/topics/t/partitions/0/records").want(200).into(&records)
+	if len(records) != 0 {
+		t.Errorf("%v", records)
+	}
+}
+
+// A key that comes again with another body is counted and told as that, however many partitions
+// there are; so is a producer that was never given out.
+func TestRefusalsThatNoPartitionMadeAreCounted(t *testing.T) {
+	b := startBroker(t)
+	must(t, b.metrics.Register(b.broker.Collector()))
+	for i, topic := range []string{"one", "three"} {
+		b.topic(topic, 1+2*i)
+		b.post("/topics/"+topic, `{"records":[{"value":1}]}`, header("Idempotency-Key", "k")).want(200)
+		p := b.post("/topics/"+topic, `{"records":[{"value":1},{"value":2}]}`, header("Idempotency-Key", "k")).problem(40908)
+		if !strings.Contains(p.Detail, "Idempotency-Key") || !strings.Contains(p.Fix, "a key of its own") {
+			t.Errorf("%s: %+v", topic, p)
+		}
+		b.post("/topics/"+topic+"/partitions/0", sequenced(77, 0, 0, 1)).problem(40904)
+		metrics := string(b.get("/metrics").want(200).body)
+		for _, line := range []string{`highwater_dedupe_reused_total{topic="` + topic + `"} 1`, `highwater_sequence_errors_total{topic="` + topic + `"} 1`} {
+			if !strings.Contains(metrics, line+"\n") {
+				t.Errorf("no %s", line)
+			}
+		}
 	}
 }

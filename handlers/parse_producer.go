@@ -121,5 +121,9 @@ func (a *api) checkProducer(r *http.Request, plan *plan) error {
 	if plan.producer == nil {
 		return nil
 	}
-	return a.cfg.Broker.CheckProducer(r.Context(), plan.producer.ID, plan.producer.Epoch)
+	err := a.cfg.Broker.CheckProducer(r.Context(), plan.producer.ID, plan.producer.Epoch)
+	if err != nil {
+		a.cfg.Broker.CountRefused(plan.topic, err)
+	}
+	return err
 }

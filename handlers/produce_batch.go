@@ -3,6 +3,7 @@ package handlers
 import (
 	"context"
 	"net/http"
+	"strings"
 
 	"github.com/go-chi/chi/v5"
 )
@@ -114,6 +115,9 @@ func (a *api) produceBatch(w http.ResponseWriter, r *http.Request, known []strin
 	if err := q.err(); err != nil {
 		return err
 	}
+	if err := rawHeadersOf(r); err != nil {
+		return err
+	}
 	if p.rules.idPrefix, err = idempotencyKey(r); err != nil {
 		return err
 	}
@@ -129,6 +133,25 @@ func (a *api) produceBatch(w http.ResponseWriter, r *http.Request, known []strin
 		return err
 	}
 	return a.appendPlan(w, r, p, plan)
+}
+
+// rawHeadersOf refuses what would be dropped silently: headers that say something of a raw record.
+func rawHeadersOf(r *http.Request) error {
+	member := ""
+	for name := range r.Header {
+		switch {
+		case name == "Message-Id":
+			member = "id"
+		case strings.HasPrefix(name, recordHeaderPrefix):
+			member = "headers"
+		default:
+			continue
+		}
+		e := malformed("The header %s belongs to a raw record; a batch has no place for it.", shown(name))
+		e.fix = "Give each record its own " + member + " in the body, or send one raw record to " + baseURL(r) + r.URL.EscapedPath() + "/records"
+		return e
+	}
+	return nil
 }
 
 // batchMediaType is the content type of a batch, checked.

@@ -33,6 +33,7 @@ func (a *api) checkKey(r *http.Request, p *produceRequest, plan *plan) error {
 			return nil
 		}
 	}
+	a.cfg.Broker.CountRefused(plan.topic, &storage.MessageReusedError{})
 	key := plan.idPrefix[:len(plan.idPrefix)-1]
 	return &requestError{code: codeMessageReused,
 		detail:  fmt.Sprintf("The Idempotency-Key %s came with another body before; its first record is at offset %d of %s-%d. Nothing was written.", shown(key), found.Record.Offset, plan.topic, found.Partition),

@@ -28,6 +28,13 @@ func (c *dedupeCounters) count(duplicate []bool) {
 	}
 }
 
+// CountRefused counts an append that was refused because of an id or a producer before it came to a partition.
+func (b *Broker) CountRefused(topic string, err error) {
+	if t, unknown := b.localTopic(topic); unknown == nil {
+		t.dedupe.refused(err)
+	}
+}
+
 // refused counts what was refused because of an id or a producer.
 func (c *dedupeCounters) refused(err error) {
 	var reused *storage.MessageReusedError
