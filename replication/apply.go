@@ -236,11 +236,10 @@ func (f *fetcher) truncate(w *following, answer *wire.FetchedPartition) {
 func (f *fetcher) reset(w *following, offset int64) {
 	p := w.p
 	start, end, hw := p.log.StartOffset(), p.log.WrittenEnd(), p.hw.Load()
-	if err := p.log.ResetTo(offset); err != nil {
+	if err := p.resetTo(offset); err != nil {
 		f.refused(w, err)
 		return
 	}
-	p.restarted(offset)
 	w.known, w.export = 0, nil
 	f.b.metrics.resets.Inc()
 	f.b.cfg.Logger.Warn().Str("topic", p.topic.name()).Int32("partition", p.num).Int32("leader", f.leader).Int32("leader_epoch", w.epoch).
@@ -266,7 +265,7 @@ func (f *fetcher) align(w *following, answer *wire.FetchedPartition) {
 	if err != nil || d.Step != replica.Append {
 		return // not ours any more
 	}
-	err = p.log.ResetTo(base)
+	err = p.resetTo(base)
 	if err == nil && w.export != nil {
 		err = p.log.ImportDedupe(w.export) // which the log forgot just now
 	}

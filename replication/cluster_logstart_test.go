@@ -115,7 +115,7 @@ func TestF45_AReplicaThatLostRecordsIsOutOfSyncUntilItHasThemAgain(t *testing.T)
 }
 
 // V24: the next leader may know of an older high watermark than this replica's log start proves.
-func TestV24_NoHighWatermarkIsBelowTheLogStart(t *testing.T) {
+func TestV24_TheHighWatermarkIsWithinTheLog(t *testing.T) {
 	inCluster(t, clusterOptions{}, func(c *testCluster) {
 		c.create("a", 2, []int32{1, 2, 3})
 		for i := range 10 {
@@ -126,6 +126,14 @@ func TestV24_NoHighWatermarkIsBelowTheLogStart(t *testing.T) {
 		for _, hw := range []int64{7, 3} {
 			if p.followed(hw); p.hw.Load() != max(hw, 6) {
 				t.Errorf("told of %d, the high watermark is %d of a log that begins at 6", hw, p.hw.Load())
+			}
+		}
+		// Nor is it above the end of a log that begins anew, first where the leader's starts, then at
+		// the begin of the batch around that.
+		c.links(2, false)
+		for _, offset := range []int64{50, 48} {
+			if err := p.resetTo(offset); err != nil || p.hw.Load() != offset || p.log.WrittenEnd() != offset {
+				t.Errorf("%v; the high watermark is %d of a log that ends at %d", err, p.hw.Load(), p.log.WrittenEnd())
 			}
 		}
 	})

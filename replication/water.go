@@ -99,6 +99,16 @@ func (p *Partition) truncated(end int64) {
 	}
 }
 
+// resetTo throws the log away and begins it at offset. Where that fails on the way the log may have gone
+// nevertheless, and the high watermark must not be above its end (V24).
+func (p *Partition) resetTo(offset int64) error {
+	err := p.log.ResetTo(offset)
+	if start := p.log.StartOffset(); err == nil || start == p.log.WrittenEnd() {
+		p.restarted(start)
+	}
+	return err
+}
+
 // restarted answers all who wait: the log was thrown away and begins at start.
 func (p *Partition) restarted(start int64) {
 	p.water.Lock()
