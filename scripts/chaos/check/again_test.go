@@ -206,6 +206,10 @@ func TestAllowedInStorms(t *testing.T) {
 		"a replica with a longer log remembers more": func(h *history.History) {
 			h.Memories[1].LogEnd, h.Memories[1].Digest, h.Memories[1].Recomputed = 6, "e", "e"
 		},
+		"a look-up where the record was compacted away, and isn't elsewhere": func(h *history.History) {
+			h.Events = append(h.Events, history.Event{What: history.EventCompacted, Detail: stormTopic})
+			h.Lookups[2].Outcome = history.NotWritten
+		},
 		"a look-up before anybody knew": func(h *history.History) { h.Lookups[2].Call, h.Lookups[2].Outcome = 4*second, history.NotWritten },
 	} {
 		t.Run(name, func(t *testing.T) {
