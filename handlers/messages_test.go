@@ -55,7 +55,8 @@ func TestEveryIDCanBeLookedUp(t *testing.T) {
 		t.Errorf("%+v", p)
 	}
 	b.get("/topics/t/messages/a%252Fb").problem(40404) // decoded once
-	b.get("/topics/t/messages/a/").want(200)           // a trailing slash is nothing
+	b.get("/topics/t/partitions/messages/a/b").problem(40404)
+	b.get("/topics/t/messages/a/").want(200) // a trailing slash is nothing
 	for _, path := range []string{"a%00", "%0a", "%ff", "%ed%a0%80", "%c0%af"} {
 		b.get("/topics/t/messages/" + path).problem(40001)
 	}

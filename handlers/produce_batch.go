@@ -115,7 +115,7 @@ func (a *api) produceBatch(w http.ResponseWriter, r *http.Request, known []strin
 	if err := q.err(); err != nil {
 		return err
 	}
-	if err := rawHeadersOf(r); err != nil {
+	if err := refuseRawHeaders(r); err != nil {
 		return err
 	}
 	if p.rules.idPrefix, err = idempotencyKey(r); err != nil {
@@ -135,8 +135,8 @@ func (a *api) produceBatch(w http.ResponseWriter, r *http.Request, known []strin
 	return a.appendPlan(w, r, p, plan)
 }
 
-// rawHeadersOf refuses what would be dropped silently: headers that say something of a raw record.
-func rawHeadersOf(r *http.Request) error {
+// refuseRawHeaders refuses what would be dropped silently: headers that say something of a raw record.
+func refuseRawHeaders(r *http.Request) error {
 	member := ""
 	for name := range r.Header {
 		switch {

@@ -156,7 +156,8 @@ func (a *api) unrouted(mux *chi.Mux, w http.ResponseWriter, r *http.Request) err
 
 // nothingAt says that no resource is at the path, and which one may be meant.
 func (a *api) nothingAt(path, base string) error {
-	if topic, id, ok := strings.Cut(path, "/messages/"); ok && strings.HasPrefix(topic, "/topics/") && strings.Contains(id, "/") {
+	topic, id, _ := strings.Cut(path, "/messages/")
+	if name, ok := strings.CutPrefix(topic, "/topics/"); ok && !strings.Contains(name, "/") && strings.Contains(id, "/") {
 		e := malformed("A message id is one part of the path, and this one has a slash.")
 		e.fix = "Write a slash of the id as %2F: " + base + topic + "/messages/" + strings.ReplaceAll(id, "/", "%2F")
 		return e

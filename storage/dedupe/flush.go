@@ -68,8 +68,7 @@ func (s *State) BeginFlush(committed int64, keep int) *Flush {
 	}
 	f := &Flush{judged: max(committed, s.judged), edge: s.edgeAt(committed)}
 	n := s.tail.list.below(below)
-	switch {
-	case keep > 0:
+	if keep > 0 {
 		gone := sort.Search(n, func(i int) bool { return f.edge.live(s.tail.entry(i)) })
 		if n = max(n-keep, gone); n == 0 {
 			return nil
@@ -77,7 +76,8 @@ func (s *State) BeginFlush(committed int64, keep int) *Flush {
 		if n < s.tail.list.n {
 			below = min(below, s.tail.list.at(n).offset)
 		}
-	case n > 0 && s.tail.list.at(n-1).offset-s.tail.list.at(0).offset > maxSpan/2:
+	}
+	if n > 0 && s.tail.list.at(n-1).offset-s.tail.list.at(0).offset > maxSpan/2 {
 		// Not with any log that there can be; the rest comes with the next flush.
 		below = s.tail.list.at(0).offset + 1
 		n = 1
