@@ -136,6 +136,48 @@ func TestADeletionIsKnownToAnyBroker(t *testing.T) {
 	}
 }
 
+// A broker that can't ask the quorum doesn't claim that a topic is there, or isn't: the
+// others may have answered otherwise. What it knows of is still served.
+func TestWithoutAQuorumNoTopicIsSaidToBeGone(t *testing.T) {
+	c := startCluster(t)
+	c.create("known", 1)
+	c.create("old", 1)
+	n := c.node(1)
+	for _, other := range c.nodes[1:] {
+		n.links.cutOff(other.addr)
+		other.links.cutOff(n.addr)
+	}
+	c.node(2).do(http.MethodDelete, "/topics/old", nil).want(204)
+	c.node(3).do(http.MethodPut, "/topics/old", `{"partitions":2,"replication_factor":2}`).want(201)
+	asks := []func() answer{
+		func() answer { return n.get("/topics/none") },
+		func() answer { return n.get("/topics/none/partitions/0/records") },
+		func() answer { return n.get("/topics/known/partitions/7") },
+		func() answer { return n.post("/topics/none/records", "v") },
+		func() answer { return n.do(http.MethodPut, "/topics/old", `{"partitions":3}`) },
+		func() answer { return n.do(http.MethodPatch, "/topics/old", `{"partitions":1}`) },
+		func() answer { return n.do(http.MethodDelete, "/topics/none", nil) },
+	}
+	answers := make([]answer, len(asks))
+	var all sync.WaitGroup
+	for i, ask := range asks {
+		all.Go(func() { answers[i] = ask() })
+	}
+	all.Wait()
+	for _, a := range answers {
+		if p := a.problem(50302); !p.Retriable || a.header.Get("Retry-After") == "" {
+			t.Errorf("%s", a.body)
+		}
+	}
+	n.get("/topics/known").want(200)
+	for _, other := range c.nodes[1:] {
+		n.links.mend(other.addr)
+		other.links.mend(n.addr)
+	}
+	n.get("/topics/none").problem(40401)
+	n.do(http.MethodPut, "/topics/old", `{"partitions":3}`).problem(40901)
+}
+
 // The leadership moves again and again under a produce and tails through other
 // brokers: the tails have every record once and in order, over all the leader
 // epochs, and every record that was acknowledged (R51, R96).

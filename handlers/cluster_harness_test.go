@@ -31,11 +31,12 @@ type testCluster struct {
 // clusterNode is one of them.
 type clusterNode struct {
 	*testBroker
-	id    int32
-	links *links
-	peers *peer.Client
-	raft  *peer.Stream
-	down  bool
+	cluster *testCluster
+	id      int32
+	links   *links
+	peers   *peer.Client
+	raft    *peer.Stream
+	down    bool
 	// serving is held for reading by each request; gone under it: none is begun any more.
 	serving sync.RWMutex
 	gone    bool
@@ -43,8 +44,9 @@ type clusterNode struct {
 
 const (
 	clusterSecret = "a secret of the cluster"
-	// clusterSession is short, so that a dead leader is replaced soon.
-	clusterSession = 2 * time.Second
+	// clusterSession is short, so that a dead leader is replaced soon, and longer than a
+	// busy machine, or its disk, may stand still: else leaders give up in the midst of a test.
+	clusterSession = 6 * time.Second
 )
 
 // startCluster starts brokers 1, 2 and 3 and stops them at the end of the test.
@@ -63,6 +65,7 @@ func startCluster(t testing.TB) *testCluster {
 		n := &clusterNode{testBroker: &testBroker{t: t, dir: t.TempDir(), log: &syncBuffer{}, url: urls[int32(i+1)], addr: l.Addr().String()},
 			id: int32(i + 1), links: &links{cut: map[string]bool{}, conns: map[net.Conn]string{}}}
 		n.open(l, urls)
+		n.cluster = c
 		c.nodes = append(c.nodes, n)
 	}
 	t.Cleanup(c.close)
@@ -127,7 +130,7 @@ func (n *clusterNode) join() error {
 	}
 	n.store.SetBrokerEpoch(n.ctl.BrokerEpoch())
 	n.broker = replication.New(replication.Config{NodeID: n.id, URL: n.url, Store: n.store, Controller: n.ctl, Peers: n.peers, Forward: n.peers,
-		SessionTimeout: clusterSession, LagMax: 2 * time.Second, Logger: zerolog.New(n.log)})
+		SessionTimeout: clusterSession, LagMax: clusterSession, Logger: zerolog.New(n.log)})
 	if err := n.broker.Start(ctx); err != nil {
 		return err
 	}
@@ -168,6 +171,9 @@ func (n *clusterNode) shut() {
 		return
 	}
 	n.down = true
+	for _, other := range n.cluster.nodes {
+		other.patient.Store(true) // until others lead what this one led
+	}
 	n.links.cutAll()
 	n.drain()
 	_ = n.server.Close()

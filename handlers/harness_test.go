@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -40,6 +41,7 @@ type testBroker struct {
 	internal *Internal      // of a cluster's broker
 	draining chan struct{}  // close it with drain
 	streams  sync.WaitGroup // tails that have left their request
+	patient  atomic.Bool    // do sends again, as clients do: a broker of the cluster is gone
 
 	server  *http.Server
 	stop    context.CancelFunc
@@ -187,6 +189,17 @@ func accept(mediaTypes string) request  { return header("Accept", mediaTypes) }
 // do sends a request; body is nil, a string, []byte, an io.Reader, or anything
 // else, which is sent as JSON. path may hold a query and is sent as it is.
 func (b *testBroker) do(method, path string, body any, change ...request) answer {
+	b.t.Helper()
+	for until := time.Now().Add(time.Minute); ; {
+		a := b.doOnce(method, path, body, change...)
+		var p problemBody
+		if _, once := body.(io.Reader); once || !b.patient.Load() || a.status != http.StatusServiceUnavailable || json.Unmarshal(a.body, &p) != nil || p.Outcome != "not_written" || time.Now().After(until) {
+			return a
+		}
+	}
+}
+
+func (b *testBroker) doOnce(method, path string, body any, change ...request) answer {
 	b.t.Helper()
 	r, err := http.NewRequest(method, b.url+path, bodyReader(b.t, body))
 	must(b.t, err)

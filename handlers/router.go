@@ -1,11 +1,13 @@
 package handlers
 
 import (
+	"context"
 	"net/http"
 	"net/url"
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 	"unicode/utf8"
 
 	"github.com/go-chi/chi/v5"
@@ -25,6 +27,8 @@ type route struct {
 	// writes: errors tell their outcome, and a draining broker refuses it unless
 	// others have taken over.
 	writes bool
+	// alters: it changes topics themselves, for which the newest metadata have to be known.
+	alters bool
 	// frequent routes may be asked tens of thousands of times a second: a success
 	// is logged at debug. So is that of every GET.
 	frequent bool
@@ -108,27 +112,37 @@ func (a *api) serveRoute(x *exchange, r *http.Request, rt *route) error {
 			return err
 		}
 	}
-	a.hearOf(r, rt)
+	if err := a.hearOf(r, rt); err != nil {
+		return err
+	}
 	return rt.handle(x, r)
 }
+
+// hearWait bounds how long a request for a topic that this broker doesn't know of waits
+// for a quorum that can tell whether there is one.
+const hearWait = 2 * time.Second
 
 // hearOf sees to it that this broker knows of a topic that another one has created,
 // or given more partitions: who was answered there may ask here at once. Who is to
 // change the topic must also know that another one has deleted it, or made it anew:
-// else a PUT of a topic that is gone would find it there.
-func (a *api) hearOf(r *http.Request, rt *route) {
+// else a PUT of a topic that is gone would find it there. Without a quorum to ask
+// nobody can tell; controller.ErrNoController then, as "no such topic" may be wrong.
+func (a *api) hearOf(r *http.Request, rt *route) error {
 	name := pathSegment(r, "topic")
 	if name == "" {
-		return
+		return nil
 	}
-	changes := rt.method == http.MethodPut || rt.method == http.MethodPatch || rt.method == http.MethodDelete
-	t, ok := a.cfg.Broker.State().Topic(name)
-	if ok && !changes {
+	if rt.alters {
+		return a.cfg.Broker.Newest(r.Context())
+	}
+	if t, ok := a.cfg.Broker.State().Topic(name); ok {
 		if num, err := strconv.Atoi(pathSegment(r, "partition")); err != nil || num < len(t.Partitions) {
-			return
+			return nil
 		}
 	}
-	a.cfg.Broker.CatchUp(r.Context())
+	ctx, cancel := context.WithTimeout(r.Context(), hearWait)
+	defer cancel()
+	return a.cfg.Broker.Newest(ctx)
 }
 
 // unrouted answers OPTIONS, or says why no route took the request.

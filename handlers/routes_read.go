@@ -18,9 +18,9 @@ func (a *api) readRoutes() []route {
 		{method: http.MethodGet, pattern: "/topics", handle: a.listTopics},
 		{method: http.MethodPost, pattern: "/topics", handle: a.postTopic, writes: true},
 		{method: http.MethodGet, pattern: topic, handle: a.getTopic},
-		{method: http.MethodPut, pattern: topic, handle: a.putTopic, writes: true},
-		{method: http.MethodPatch, pattern: topic, handle: a.patchTopic, writes: true},
-		{method: http.MethodDelete, pattern: topic, handle: a.deleteTopic, writes: true},
+		{method: http.MethodPut, pattern: topic, handle: a.putTopic, writes: true, alters: true},
+		{method: http.MethodPatch, pattern: topic, handle: a.patchTopic, writes: true, alters: true},
+		{method: http.MethodDelete, pattern: topic, handle: a.deleteTopic, writes: true, alters: true},
 		{method: http.MethodGet, pattern: topic + "/records", handle: a.fetchTopic},
 		{method: http.MethodGet, pattern: topic + "/messages/{id}", handle: a.getMessage},
 

@@ -175,6 +175,8 @@ func (d *testMetadata) SessionValid() bool {
 
 func (d *testMetadata) CatchUp(context.Context) {}
 
+func (d *testMetadata) Newest(context.Context) error { return nil }
+
 func (d *testMetadata) Unfence(context.Context) error {
 	_, err := d.propose(&controller.SetBroker{ID: d.m.id, Epoch: d.m.epoch})
 	return err

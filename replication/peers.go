@@ -31,6 +31,8 @@ type Metadata interface {
 	Watch() *controller.Cursor
 	// CatchUp makes State as new as the quorum's, if that can be asked now.
 	CatchUp(ctx context.Context)
+	// Newest is CatchUp until ctx ends; controller.ErrNoController when it failed.
+	Newest(ctx context.Context) error
 	Quorum() controller.QuorumInfo
 
 	// CreateTopic, AlterTopic and DeleteTopic change topics; State has the change

@@ -65,6 +65,10 @@ func (b *Broker) State() *controller.State { return b.cfg.Controller.State() }
 // can be asked now. It takes a second at most.
 func (b *Broker) CatchUp(ctx context.Context) { b.cfg.Controller.CatchUp(ctx) }
 
+// Newest is CatchUp that goes on until ctx ends, and fails with
+// controller.ErrNoController if the quorum could not be asked until then.
+func (b *Broker) Newest(ctx context.Context) error { return b.cfg.Controller.Newest(ctx) }
+
 // Quorum describes the metadata quorum.
 func (b *Broker) Quorum() controller.QuorumInfo { return b.cfg.Controller.Quorum() }
 

@@ -2,6 +2,7 @@ package controller
 
 import (
 	"context"
+	"fmt"
 	"sync"
 	"time"
 )
@@ -31,6 +32,22 @@ func newRefresh() *refresh { return &refresh{turn: make(chan struct{}, 1)} }
 // would be wrong a moment later. It never fails, and takes two seconds at most: that
 // of a question under way, and that of its own.
 func (c *Controller) CatchUp(ctx context.Context) { c.ask(ctx) }
+
+// Newest is CatchUp for an answer that would be wrong if State were older: it asks again,
+// through elections too, until ctx ends. ErrNoController: the quorum couldn't be asked.
+func (c *Controller) Newest(ctx context.Context) error {
+	ctx, cancel := c.bounded(ctx)
+	defer cancel()
+	for {
+		changed := c.watchLeader()
+		if c.ask(ctx) {
+			return nil
+		}
+		if ended := c.awaitLeader(ctx, changed); ended != nil {
+			return fmt.Errorf("%w: the newest metadata can't be had (%w)", ErrNoController, ended)
+		}
+	}
+}
 
 // ask is CatchUp, and tells whether State is that new.
 func (c *Controller) ask(ctx context.Context) bool {
