@@ -51,14 +51,18 @@ func (p *process) serveHTTP() error {
 	return err
 }
 
-// shutdownHTTP ends the HTTP side in order after a last while, or by force when ctx ends.
+// shutdownHTTP ends the HTTP side in order after a last while, or by force when ctx ends:
+// a process that stood still at that time is that much later.
 func (p *process) shutdownHTTP(ctx context.Context, lameDuck time.Duration) {
 	// Those that still wait for something shortly before ctx ends are told to answer
-	// what they know.
+	// what they know, and have lastCall for it from when they are told.
 	by, _ := ctx.Deadline()
+	ctx, cut := context.WithCancel(context.WithoutCancel(ctx))
+	defer cut()
 	defer time.AfterFunc(time.Until(by)-lastCall, func() {
 		p.log.Debug().Msg("requests that still wait are answered now")
 		p.requests.end()
+		time.AfterFunc(lastCall, cut)
 	}).Stop()
 	select {
 	case <-time.After(lameDuck):
