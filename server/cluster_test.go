@@ -21,9 +21,9 @@ import (
 // Times of the clusters under test. They are short, so that a test is; a machine
 // that runs other things too needs them not to be shorter.
 const (
-	testSession = slowness * 3 * time.Second // several of the quorum's elections, or a leader loses touch while one is held
+	testSession = slowness * 4 * time.Second // several of the quorum's elections, or a leader loses touch while one is held
 	testQuorum  = slowness * 500 * time.Millisecond
-	testLag     = slowness * 1500 * time.Millisecond
+	testLag     = slowness * 3 * time.Second // more than a busy disk stands still, or it puts followers out
 )
 
 // cluster is a set of brokers, each a real process. Tests that judge how long
