@@ -136,9 +136,9 @@ func TestADeletionIsKnownToAnyBroker(t *testing.T) {
 	}
 }
 
-// A broker that can't ask the quorum doesn't claim that a topic is there, or isn't: the
+// A broker that can't ask the quorum doesn't claim that something is there, or isn't: the
 // others may have answered otherwise. What it knows of is still served.
-func TestWithoutAQuorumNoTopicIsSaidToBeGone(t *testing.T) {
+func TestWithoutAQuorumNothingIsSaidToBeGone(t *testing.T) {
 	c := startCluster(t)
 	c.create("known", 1)
 	c.create("old", 1)
@@ -157,6 +157,13 @@ func TestWithoutAQuorumNoTopicIsSaidToBeGone(t *testing.T) {
 		func() answer { return n.do(http.MethodPut, "/topics/old", `{"partitions":3}`) },
 		func() answer { return n.do(http.MethodPatch, "/topics/old", `{"partitions":1}`) },
 		func() answer { return n.do(http.MethodDelete, "/topics/none", nil) },
+		func() answer { return n.get("/topics/none/messages/m") },
+		func() answer { return n.get("/topics/known/messages/m?timeout=3000") },
+		func() answer { return n.get("/consumers") },
+		func() answer { return n.get("/consumers/g") },
+		func() answer {
+			return n.do(http.MethodPut, "/consumers/g/offsets", `{"topics":["none"],"to":"earliest"}`)
+		},
 	}
 	answers := make([]answer, len(asks))
 	var all sync.WaitGroup

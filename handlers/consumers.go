@@ -178,7 +178,9 @@ func (a *api) heardTopic(ctx context.Context, name string, partition int32) (*co
 	if err == nil && int(partition) < len(t.Partitions) {
 		return t, nil
 	}
-	a.cfg.Broker.CatchUp(ctx)
+	if err := a.cfg.Broker.Hear(ctx); err != nil {
+		return nil, err
+	}
 	return a.cfg.Broker.Topic(name)
 }
 

@@ -1,13 +1,11 @@
 package handlers
 
 import (
-	"context"
 	"net/http"
 	"net/url"
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 	"unicode/utf8"
 
 	"github.com/go-chi/chi/v5"
@@ -118,10 +116,6 @@ func (a *api) serveRoute(x *exchange, r *http.Request, rt *route) error {
 	return rt.handle(x, r)
 }
 
-// hearWait bounds how long a request for a topic that this broker doesn't know of waits
-// for a quorum that can tell whether there is one.
-const hearWait = 2 * time.Second
-
 // hearOf sees to it that this broker knows of a topic that another one has created,
 // or given more partitions: who was answered there may ask here at once. Who is to
 // change the topic must also know that another one has deleted it, or made it anew:
@@ -140,9 +134,7 @@ func (a *api) hearOf(r *http.Request, rt *route) error {
 			return nil
 		}
 	}
-	ctx, cancel := context.WithTimeout(r.Context(), hearWait)
-	defer cancel()
-	return a.cfg.Broker.Newest(ctx)
+	return a.cfg.Broker.Hear(r.Context())
 }
 
 // unrouted answers OPTIONS, or says why no route took the request.

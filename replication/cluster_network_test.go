@@ -173,8 +173,6 @@ func (d *testMetadata) SessionValid() bool {
 	return !d.m.expired
 }
 
-func (d *testMetadata) CatchUp(context.Context) {}
-
 func (d *testMetadata) Newest(context.Context) error { return nil }
 
 func (d *testMetadata) Unfence(context.Context) error {

@@ -45,7 +45,7 @@ func (e *UnknownMessageError) Error() string {
 // Errors: *UnknownMessageError, said only after every partition's leader said so, and
 // could vouch for itself (R61); ErrTimeout: there is a record, and ctx ended before it
 // was committed; one that IsTransient: a partition has no leader that answers;
-// *controller.UnknownTopicError; *OfflineError; *storage.CorruptError.
+// *controller.UnknownTopicError; controller.ErrNoController; *OfflineError; *storage.CorruptError.
 func (b *Broker) FindMessage(ctx context.Context, topic, id string) (*FoundMessage, error) {
 	for {
 		// Its partitions may be more than this broker has heard of.
@@ -57,7 +57,9 @@ func (b *Broker) FindMessage(ctx context.Context, topic, id string) (*FoundMessa
 		if found != nil || err != nil {
 			return found, err
 		}
-		b.cfg.Controller.CatchUp(ctx)
+		if err := b.Hear(ctx); err != nil {
+			return nil, err
+		}
 		if t, err := b.Topic(topic); err == nil && t.ID == f.topicID && len(t.Partitions) == len(f.todo) {
 			return nil, f.unknown()
 		}

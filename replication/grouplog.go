@@ -42,7 +42,9 @@ func (l GroupLog) Make(ctx context.Context) error {
 		if exists := (*controller.TopicExistsError)(nil); !errors.As(err, &exists) {
 			return err
 		}
-		l.b.CatchUp(ctx)
+		if err := l.b.cfg.Controller.Newest(ctx); err != nil {
+			return err
+		}
 	}
 	return err
 }

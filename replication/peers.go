@@ -29,9 +29,8 @@ type Metadata interface {
 	State() *controller.State
 	Changed() <-chan struct{}
 	Watch() *controller.Cursor
-	// CatchUp makes State as new as the quorum's, if that can be asked now.
-	CatchUp(ctx context.Context)
-	// Newest is CatchUp until ctx ends; controller.ErrNoController when it failed.
+	// Newest makes State as new as the quorum's, and asks for it until ctx ends;
+	// controller.ErrNoController when nobody could be asked.
 	Newest(ctx context.Context) error
 	Quorum() controller.QuorumInfo
 

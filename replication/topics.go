@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strconv"
 	"sync/atomic"
+	"time"
 
 	"highwater/replication/controller"
 )
@@ -61,13 +62,21 @@ func configDefaults(d Defaults) controller.ConfigDefaults {
 // State is the newest metadata this broker has applied.
 func (b *Broker) State() *controller.State { return b.cfg.Controller.State() }
 
-// CatchUp makes State as new as what any broker has answered before, if the quorum
-// can be asked now. It takes a second at most.
-func (b *Broker) CatchUp(ctx context.Context) { b.cfg.Controller.CatchUp(ctx) }
-
-// Newest is CatchUp that goes on until ctx ends, and fails with
-// controller.ErrNoController if the quorum could not be asked until then.
+// Newest makes State as new as what any broker has answered before, for who is to change
+// it. controller.ErrNoController: the quorum could not be asked before ctx ended.
 func (b *Broker) Newest(ctx context.Context) error { return b.cfg.Controller.Newest(ctx) }
+
+// hearWait bounds how long who asks for what this broker doesn't know of waits for a
+// quorum that can tell whether it is there.
+const hearWait = 2 * time.Second
+
+// Hear is Newest for a "no such topic", or partition, or message, that would be wrong if
+// another broker had made it a moment ago: within two seconds.
+func (b *Broker) Hear(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, hearWait)
+	defer cancel()
+	return b.Newest(ctx)
+}
 
 // Quorum describes the metadata quorum.
 func (b *Broker) Quorum() controller.QuorumInfo { return b.cfg.Controller.Quorum() }

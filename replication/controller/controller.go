@@ -120,7 +120,7 @@ type Controller struct {
 	asked        atomic.Uint32       // whose turn it is to be asked for the leader
 	lag          atomic.Pointer[lag] // of this broker's metadata; what it points to is constant
 
-	refresh  *refresh     // see CatchUp
+	refresh  *refresh     // see Newest
 	reserved *reservation // see InitProducer
 }
 

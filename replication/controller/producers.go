@@ -132,7 +132,7 @@ func (c *Controller) proposeProducers(ctx context.Context, cmd Command) (*Produc
 
 // ProducerGiven is State.ProducerGiven, asked of the quorum's newest metadata if
 // these don't know the producer: another broker may have given it out a moment ago.
-// It takes as long as CatchUp. ErrNoController: the quorum couldn't be asked.
+// It takes two seconds at most. ErrNoController: the quorum couldn't be asked.
 func (c *Controller) ProducerGiven(ctx context.Context, pid int64, epoch int16) (bool, error) {
 	if c.State().ProducerGiven(pid, epoch) {
 		return true, nil

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// refreshWait bounds how long CatchUp asks the quorum.
+// refreshWait bounds how long one question waits for the quorum.
 const refreshWait = time.Second
 
 // refresh lets those who want the newest metadata at about the same time share one
@@ -27,14 +27,10 @@ type question struct {
 
 func newRefresh() *refresh { return &refresh{turn: make(chan struct{}, 1)} }
 
-// CatchUp makes the local State as new as all that was answered to anybody before
-// the call, if the quorum can be asked now: for a "there is no such topic" that
-// would be wrong a moment later. It never fails, and takes two seconds at most: that
-// of a question under way, and that of its own.
-func (c *Controller) CatchUp(ctx context.Context) { c.ask(ctx) }
-
-// Newest is CatchUp for an answer that would be wrong if State were older: it asks again,
-// through elections too, until ctx ends. ErrNoController: the quorum couldn't be asked.
+// Newest makes the local State as new as all that was answered to anybody before the
+// call: for a "there is no such topic" that would be wrong otherwise. It asks again,
+// through elections too, until ctx ends, for 15 s without a deadline. ErrNoController:
+// the quorum couldn't be asked.
 func (c *Controller) Newest(ctx context.Context) error {
 	ctx, cancel := c.bounded(ctx)
 	defer cancel()
@@ -49,7 +45,8 @@ func (c *Controller) Newest(ctx context.Context) error {
 	}
 }
 
-// ask is CatchUp, and tells whether State is that new.
+// ask is Newest, tried once: it tells whether State is that new. It takes two seconds at
+// most: that of a question under way, and that of its own.
 func (c *Controller) ask(ctx context.Context) bool {
 	if c.alone.Load() {
 		return true // there is nothing newer
@@ -57,31 +54,32 @@ func (c *Controller) ask(ctx context.Context) bool {
 	r := c.refresh
 	r.mu.Lock()
 	q := r.next
-	mine := q == nil
-	if mine {
+	if q == nil {
 		q = &question{done: make(chan struct{})}
 		r.next = q
+		go c.put(q) // others wait for it too, so it goes on when its first caller doesn't
 	}
 	r.mu.Unlock()
-	if !mine {
-		select {
-		case <-q.done:
-			return q.answered
-		case <-ctx.Done():
-			return false
-		}
+	select {
+	case <-q.done:
+		return q.answered
+	case <-ctx.Done():
+		return false
 	}
-	// Others wait for this one, so it goes on when its caller doesn't.
+}
+
+// put asks a question when it is its turn.
+func (c *Controller) put(q *question) {
+	r := c.refresh
 	r.turn <- struct{}{}
 	r.mu.Lock()
 	r.next = nil // who comes now wants to know what the question below may not tell
 	r.mu.Unlock()
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), refreshWait)
+	ctx, cancel := context.WithTimeout(context.Background(), refreshWait)
 	defer cancel()
 	if index, err := c.fence(ctx); err == nil {
 		q.answered = c.waitApplied(ctx, index) == nil
 	}
 	<-r.turn
 	close(q.done)
-	return q.answered
 }

@@ -102,7 +102,9 @@ func (c *Controller) CreateTopic(ctx context.Context, req CreateTopicRequest) (*
 	brokers := c.State().brokersFor(req.ReplicationFactor)
 	if req.Check(len(brokers)) != nil {
 		// Perhaps a broker has come that this one has not heard of yet.
-		c.CatchUp(ctx)
+		if err := c.Newest(ctx); err != nil {
+			return nil, err
+		}
 		brokers = c.State().brokersFor(req.ReplicationFactor)
 	}
 	if err := req.Check(len(brokers)); err != nil {

@@ -342,7 +342,9 @@ func afterUnknown(call *Call, err error) error {
 // first is a call when there is no topic for groups, as far as this broker knows: the
 // topic is made when the call would leave something in it. done: the call is answered.
 func (g *Groups) first(ctx context.Context, call *Call) (answer *Answer, done bool, err error) {
-	g.cfg.Metadata.CatchUp(ctx)
+	if err := g.cfg.Metadata.Newest(ctx); err != nil {
+		return nil, false, err // another broker may have made it
+	}
 	s := g.cfg.Metadata.State()
 	if _, ok := g.locate(s, call.Group); ok {
 		return nil, false, nil

@@ -16,10 +16,10 @@ import (
 // fixedMetadata never changes.
 type fixedMetadata struct{ state *controller.State }
 
-func (m fixedMetadata) State() *controller.State { return m.state }
-func (fixedMetadata) Changed() <-chan struct{}   { return nil }
-func (fixedMetadata) Watch() *controller.Cursor  { return nil }
-func (fixedMetadata) CatchUp(context.Context)    {}
+func (m fixedMetadata) State() *controller.State   { return m.state }
+func (fixedMetadata) Changed() <-chan struct{}     { return nil }
+func (fixedMetadata) Watch() *controller.Cursor    { return nil }
+func (fixedMetadata) Newest(context.Context) error { return nil }
 
 // slowPeers answer nothing in time.
 type slowPeers struct{ Peers }

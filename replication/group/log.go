@@ -38,8 +38,9 @@ type Metadata interface {
 	Changed() <-chan struct{}
 	// Watch tells of each change.
 	Watch() *controller.Cursor
-	// CatchUp makes State as new as the quorum's, if that can be asked now.
-	CatchUp(ctx context.Context)
+	// Newest makes State as new as the quorum's, and asks for it until ctx ends;
+	// controller.ErrNoController when nobody could be asked.
+	Newest(ctx context.Context) error
 }
 
 // Peers reaches other brokers. An error that wraps wire.ErrNotSent says that the

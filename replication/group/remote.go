@@ -127,7 +127,9 @@ type Listing struct {
 func (g *Groups) List(ctx context.Context) ([]Listing, error) {
 	ctx, cancel := context.WithTimeout(ctx, maxDoTime)
 	defer cancel()
-	g.cfg.Metadata.CatchUp(ctx) // the first group may be a moment old
+	if err := g.cfg.Metadata.Newest(ctx); err != nil { // the first group may be a moment old
+		return nil, &noAnswerError{err}
+	}
 	wait := firstRetry
 	for {
 		changed := g.cfg.Metadata.Changed()
