@@ -49,8 +49,9 @@ type process struct {
 	stopGroups context.CancelFunc
 }
 
-func newProcess(cfg *config, log zerolog.Logger) *process {
-	p := &process{cfg: cfg, log: log, metrics: newMetrics(), gate: newGate(), draining: make(chan struct{})}
+func newProcess(cfg *config, log processLog) *process {
+	p := &process{cfg: cfg, log: log.Logger, metrics: newMetrics(), gate: newGate(), draining: make(chan struct{})}
+	p.metrics.registry.MustRegister(log.queue.collector())
 	p.requests.ctx, p.requests.end = context.WithCancel(context.Background())
 	return p
 }

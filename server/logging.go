@@ -11,13 +11,20 @@ import (
 	"github.com/rs/zerolog"
 )
 
+// processLog is the process's logger and what stands behind it.
+type processLog struct {
+	zerolog.Logger
+	queue *logQueue
+}
+
 // newLogger makes the process's logger. Times are UTC with milliseconds.
-func newLogger(cfg *config, out *os.File) zerolog.Logger {
+func newLogger(cfg *config, out *os.File) processLog {
 	var w io.Writer = out
 	if cfg.LogFormat == "console" || (cfg.LogFormat == "auto" && isatty.IsTerminal(out.Fd())) {
 		w = zerolog.ConsoleWriter{Out: out, TimeFormat: "15:04:05.000", NoColor: !isatty.IsTerminal(out.Fd())}
 	}
-	return zerolog.New(w).Level(cfg.level()).Hook(stamp{})
+	queue := newLogQueue(w)
+	return processLog{Logger: zerolog.New(queue).Level(cfg.level()).Hook(stamp{}), queue: queue}
 }
 
 // stamp puts the time on each line, as zerolog's own Timestamp does, but in a

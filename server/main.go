@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/signal"
 	"syscall"
+	"time"
 )
 
 // Exit codes of the process.
@@ -17,6 +18,9 @@ const (
 	exitFailed = 1 // the broker or the health check failed
 	exitUsage  = 2 // flags, environment or file can't be used
 )
+
+// lastLines is how long the process stays for its last log lines.
+const lastLines = time.Second
 
 // main starts the broker.
 //
@@ -71,7 +75,9 @@ func realMain(args []string) int {
 		}
 		return exitOK
 	}
+	signal.Ignore(syscall.SIGPIPE) // nobody may read the log any more; the broker serves on
 	log := newLogger(cfg, os.Stderr)
+	defer log.queue.close(lastLines)
 	if len(cfg.unknownEnv) > 0 {
 		log.Warn().Strs("names", cfg.unknownEnv).Msg("environment variables that are no setting are ignored; --help lists the settings")
 	}
@@ -79,7 +85,7 @@ func realMain(args []string) int {
 		log.Warn().Msg(advice)
 	}
 	syscall.Umask(0o027) // records are nobody else's, whatever the shell says
-	tuneMemory(log)
+	tuneMemory(log.Logger)
 	if err := run(signals, cfg, log); err != nil {
 		log.Error().Err(err).Msg("highwater stopped")
 		return exitFailed

@@ -7,7 +7,6 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/rs/zerolog"
 	"golang.org/x/sync/errgroup"
 
 	"highwater/storage"
@@ -32,7 +31,7 @@ const failedDrainTime = 2 * time.Second
 // run is the parent of everything in the process. It returns nil after a drain
 // that a signal asked for, and the first fatal error otherwise: a disk that
 // failed (S4) stops the whole broker, as its log can no longer keep promises.
-func run(signals context.Context, cfg *config, log zerolog.Logger) error {
+func run(signals context.Context, cfg *config, log processLog) error {
 	p := newProcess(cfg, log)
 
 	// The loops outlive the signal: requests in flight need them to be answered.
