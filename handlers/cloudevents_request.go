@@ -78,8 +78,8 @@ func (a *api) produceEvents(w http.ResponseWriter, r *http.Request, mode eventMo
 	if err := q.err(); err != nil {
 		return err
 	}
-	if p.rules.fixed >= p.rules.partitions {
-		return &replication.UnknownPartitionError{Topic: p.rules.topic, Partition: p.rules.fixed, Count: int(p.rules.partitions)}
+	if err := a.checkPartition(r.Context(), p, p.rules.fixed); err != nil {
+		return err
 	}
 	if size := r.ContentLength; mode == binaryEvent && r.Header["Content-Encoding"] == nil && size > int64(p.rules.maxRecordBytes) {
 		return &replication.RecordTooLargeError{Topic: p.rules.topic, Size: int(size), Most: p.rules.maxRecordBytes}

@@ -159,6 +159,11 @@ func TestWithoutAQuorumNothingIsSaidToBeGone(t *testing.T) {
 		func() answer { return n.do(http.MethodDelete, "/topics/none", nil) },
 		func() answer { return n.get("/topics/none/messages/m") },
 		func() answer { return n.get("/topics/known/messages/m?timeout=3000") },
+		func() answer { return n.post("/topics/known/records?partition=7", "v") },
+		func() answer { return n.post("/topics/known", `{"records":[{"value":1},{"value":2,"partition":7}]}`) },
+		func() answer {
+			return n.post("/topics/known/records?partition=7", eventIn("1", ``), ofType(typeEvent))
+		},
 		func() answer { return n.get("/consumers") },
 		func() answer { return n.get("/consumers/g") },
 		func() answer {
@@ -177,12 +182,38 @@ func TestWithoutAQuorumNothingIsSaidToBeGone(t *testing.T) {
 		}
 	}
 	n.get("/topics/known").want(200)
+	// What is wrong whatever there is stays so, at once.
+	n.get("/topics/a%20b").problem(42201)
+	n.do(http.MethodPut, "/topics/a%20b", nil).problem(42201)
+	n.do(http.MethodPut, "/topics/one", `{"partitions":"x"}`).problem(42201)
+	n.post("/topics", `{"name":"a b"}`).problem(42201)
+	n.post("/topics/known", `{"records":[{"value":1,"partition":-1}]}`).problem(42201)
 	for _, other := range c.nodes[1:] {
 		n.links.mend(other.addr)
 		other.links.mend(n.addr)
 	}
 	n.get("/topics/none").problem(40401)
 	n.do(http.MethodPut, "/topics/old", `{"partitions":3}`).problem(40901)
+}
+
+// A partition that another broker has added a moment ago is there, wherever a request
+// names it.
+func TestANewPartitionIsKnownToAnyBroker(t *testing.T) {
+	c := startCluster(t)
+	c.create("t", 1)
+	for i := range 9 {
+		a, b := c.node(int32(1+i%3)), c.node(int32(1+(i+1)%3))
+		a.do(http.MethodPatch, "/topics/t", fmt.Sprintf(`{"partitions":%d}`, i+2)).want(200)
+		switch i % 3 {
+		case 0:
+			b.post("/topics/t", fmt.Sprintf(`{"records":[{"value":1},{"value":2,"partition":%d}]}`, i+1)).want(200)
+		case 1:
+			b.post(fmt.Sprintf("/topics/t/records?partition=%d", i+1), "v").want(200)
+		default:
+			b.post(fmt.Sprintf("/topics/t/records?partition=%d", i+1), eventIn("1", ``), ofType(typeEvent)).want(200)
+		}
+		b.post("/topics/t", fmt.Sprintf(`{"records":[{"value":2,"partition":%d}]}`, i+2)).problem(40402)
+	}
 }
 
 // The leadership moves again and again under a produce and tails through other

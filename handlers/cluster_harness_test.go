@@ -172,7 +172,7 @@ func (n *clusterNode) shut() {
 	}
 	n.down = true
 	for _, other := range n.cluster.nodes {
-		other.patient.Store(true) // until others lead what this one led
+		other.patience.Store(int64(clusterSession))
 	}
 	n.links.cutAll()
 	n.drain()

@@ -41,7 +41,7 @@ type testBroker struct {
 	internal *Internal      // of a cluster's broker
 	draining chan struct{}  // close it with drain
 	streams  sync.WaitGroup // tails that have left their request
-	patient  atomic.Bool    // do sends again, as clients do: a broker of the cluster is gone
+	patience atomic.Int64   // nanoseconds; see do
 
 	server  *http.Server
 	stop    context.CancelFunc
@@ -187,13 +187,18 @@ func ofType(mediaType string) request   { return header("Content-Type", mediaTyp
 func accept(mediaTypes string) request  { return header("Accept", mediaTypes) }
 
 // do sends a request; body is nil, a string, []byte, an io.Reader, or anything
-// else, which is sent as JSON. path may hold a query and is sent as it is.
+// else, which is sent as JSON. path may hold a query and is sent as it is. Where a broker
+// of the cluster is gone, what was refused with nothing written after the time in which
+// others take over is sent again, as clients do: a busy machine may need longer.
 func (b *testBroker) do(method, path string, body any, change ...request) answer {
 	b.t.Helper()
-	for until := time.Now().Add(time.Minute); ; {
+	for begun := time.Now(); ; {
+		sent := time.Now()
 		a := b.doOnce(method, path, body, change...)
 		var p problemBody
-		if _, once := body.(io.Reader); once || !b.patient.Load() || a.status != http.StatusServiceUnavailable || json.Unmarshal(a.body, &p) != nil || p.Outcome != "not_written" || time.Now().After(until) {
+		patience := time.Duration(b.patience.Load())
+		if _, once := body.(io.Reader); once || patience == 0 || time.Since(sent) < patience || time.Since(begun) > time.Minute ||
+			a.status != http.StatusServiceUnavailable || json.Unmarshal(a.body, &p) != nil || p.Outcome != "not_written" {
 			return a
 		}
 	}

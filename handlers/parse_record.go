@@ -145,6 +145,7 @@ func (rp *recordParser) choose(raw *rawRecord, id []byte) int32 {
 			rp.bad(codeUnprocessable, "/partition", "It differs from the partition in the path.")
 			return 0
 		case n >= int64(rp.partitions):
+			rp.beyond = max(rp.beyond, int32(n))
 			rp.bad(codeUnknownPartition, "/partition", unknownPartitionText(rp.topic, n, rp.partitions))
 			return 0
 		}

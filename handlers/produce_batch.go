@@ -2,10 +2,13 @@ package handlers
 
 import (
 	"context"
+	"errors"
 	"net/http"
 	"strings"
 
 	"github.com/go-chi/chi/v5"
+
+	"highwater/replication"
 )
 
 func (a *api) produceRoutes() []route {
@@ -125,14 +128,38 @@ func (a *api) produceBatch(w http.ResponseWriter, r *http.Request, known []strin
 	if err != nil {
 		return err
 	}
-	plan := a.pools.newPlan(&p.rules, len(body.data))
-	defer plan.release()
-	err = parseBody(plan, body.data, media)
+	plan, err := a.planOf(r, p, body.data, media)
 	body.release() // the batches hold copies
 	if err != nil {
 		return err
 	}
+	defer plan.release()
 	return a.appendPlan(w, r, p, plan)
+}
+
+// planOf makes of a body what is to be appended. Where a record names a partition that
+// isn't known here, it is looked at again if the topic has it.
+func (a *api) planOf(r *http.Request, p *produceRequest, body []byte, media string) (*plan, error) {
+	plan := a.pools.newPlan(&p.rules, len(body))
+	err := parseBody(plan, body, media)
+	if err == nil {
+		return plan, nil
+	}
+	beyond := plan.beyond
+	plan.release()
+	var unknown *replication.UnknownPartitionError
+	switch known := a.checkPartition(r.Context(), p, beyond); {
+	case beyond == 0 || errors.As(known, &unknown):
+		return nil, err
+	case known != nil:
+		return nil, known
+	}
+	plan = a.pools.newPlan(&p.rules, len(body))
+	if err := parseBody(plan, body, media); err != nil {
+		plan.release()
+		return nil, err
+	}
+	return plan, nil
 }
 
 // refuseRawHeaders refuses what would be dropped silently: headers that say something of a raw record.

@@ -28,6 +28,8 @@ type plan struct {
 	// unnamed counts the records without a message id.
 	unnamed int
 	faults  []fault
+	// beyond is the largest partition that a record named in vain, 0: none did.
+	beyond int32
 	// faultCount counts all, faults keeps the first maxShownFaults.
 	faultCount int
 	left       int // bytes of the body that are not in a sealed batch yet, about
@@ -61,7 +63,7 @@ func (ps *pools) newPlan(rules *produceRules, bodyBytes int) *plan {
 		p.place = make([]int32, rules.partitions)
 	}
 	p.place = p.place[:rules.partitions]
-	p.left, p.share = bodyBytes, 1
+	p.left, p.share, p.beyond = bodyBytes, 1, 0
 	p.whole, p.hashing, p.hash.begun = rules.producer != nil, false, false
 	if rules.fixed == anyPartition {
 		p.share = int(rules.partitions)

@@ -107,8 +107,8 @@ func (a *api) produceRaw(w http.ResponseWriter, r *http.Request, known []string)
 	if err := q.err(); err != nil {
 		return err
 	}
-	if named >= p.rules.partitions {
-		return &replication.UnknownPartitionError{Topic: p.rules.topic, Partition: named, Count: int(p.rules.partitions)}
+	if err := a.checkPartition(r.Context(), p, named); err != nil {
+		return err
 	}
 	id, err := rawID(r, &p.rules)
 	if err != nil {

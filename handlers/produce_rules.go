@@ -1,6 +1,7 @@
 package handlers
 
 import (
+	"context"
 	"encoding/binary"
 	"fmt"
 	"net/http"
@@ -88,9 +89,30 @@ func (a *api) produceTarget(r *http.Request) (*produceRequest, error) {
 	}
 	p := &produceRequest{topic: t}
 	p.rules = produceRules{topic: name, partitions: partitions, fixed: fixed, sticky: a.stickyPartition(t), now: a.cfg.Now().UnixMilli()}
-	p.rules.leads = func(partition int32) bool { return a.cfg.Broker.Leads(t, partition) }
+	p.rules.leads = func(partition int32) bool { return a.cfg.Broker.Leads(p.topic, partition) }
 	p.rules.obey(configs)
 	return p, nil
+}
+
+// checkPartition refuses a partition that the topic doesn't have. Another broker may have
+// added it: the quorum is asked first. Errors: *replication.UnknownPartitionError,
+// controller.ErrNoController: nobody can tell.
+func (a *api) checkPartition(ctx context.Context, p *produceRequest, partition int32) error {
+	if partition < p.rules.partitions {
+		return nil
+	}
+	if err := a.cfg.Broker.Hear(ctx); err != nil {
+		return err
+	}
+	t, _, err := a.cfg.Broker.TopicConfig(p.rules.topic)
+	if err != nil {
+		return err
+	}
+	p.topic, p.rules.partitions = t, int32(len(t.Partitions))
+	if partition >= p.rules.partitions {
+		return &replication.UnknownPartitionError{Topic: p.rules.topic, Partition: partition, Count: int(p.rules.partitions)}
+	}
+	return nil
 }
 
 // obey takes over the topic's configs.

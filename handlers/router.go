@@ -25,7 +25,7 @@ type route struct {
 	// writes: errors tell their outcome, and a draining broker refuses it unless
 	// others have taken over.
 	writes bool
-	// alters: it changes topics themselves, for which the newest metadata have to be known.
+	// alters: it makes, changes or deletes the topic.
 	alters bool
 	// frequent routes may be asked tens of thousands of times a second: a success
 	// is logged at debug. So is that of every GET.
@@ -117,17 +117,13 @@ func (a *api) serveRoute(x *exchange, r *http.Request, rt *route) error {
 }
 
 // hearOf sees to it that this broker knows of a topic that another one has created,
-// or given more partitions: who was answered there may ask here at once. Who is to
-// change the topic must also know that another one has deleted it, or made it anew:
-// else a PUT of a topic that is gone would find it there. Without a quorum to ask
-// nobody can tell; controller.ErrNoController then, as "no such topic" may be wrong.
+// or given more partitions: who was answered there may ask here at once. Without a
+// quorum to ask nobody can tell; controller.ErrNoController then, as "no such topic" may
+// be wrong. Who changes the topic itself asks for more (replication.PutTopic).
 func (a *api) hearOf(r *http.Request, rt *route) error {
 	name := pathSegment(r, "topic")
-	if name == "" {
+	if rt.alters || !validTopicName(name) {
 		return nil
-	}
-	if rt.alters {
-		return a.cfg.Broker.Newest(r.Context())
 	}
 	if t, ok := a.cfg.Broker.State().Topic(name); ok {
 		if num, err := strconv.Atoi(pathSegment(r, "partition")); err != nil || num < len(t.Partitions) {

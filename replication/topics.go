@@ -62,20 +62,21 @@ func configDefaults(d Defaults) controller.ConfigDefaults {
 // State is the newest metadata this broker has applied.
 func (b *Broker) State() *controller.State { return b.cfg.Controller.State() }
 
-// Newest makes State as new as what any broker has answered before, for who is to change
-// it. controller.ErrNoController: the quorum could not be asked before ctx ended.
-func (b *Broker) Newest(ctx context.Context) error { return b.cfg.Controller.Newest(ctx) }
+// changeTime bounds a change of topics: another broker may have deleted the topic, or
+// made it anew, so the newest metadata are asked for before what is there is looked at.
+const changeTime = 15 * time.Second
 
 // hearWait bounds how long who asks for what this broker doesn't know of waits for a
 // quorum that can tell whether it is there.
-const hearWait = 2 * time.Second
+const hearWait = 3 * time.Second
 
-// Hear is Newest for a "no such topic", or partition, or message, that would be wrong if
-// another broker had made it a moment ago: within two seconds.
+// Hear makes State as new as what any broker has answered before, for a "no such topic",
+// or partition, or message, that would be wrong if another one had made it a moment ago.
+// controller.ErrNoController: the quorum could not be asked within three seconds.
 func (b *Broker) Hear(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, hearWait)
 	defer cancel()
-	return b.Newest(ctx)
+	return b.cfg.Controller.Newest(ctx)
 }
 
 // Quorum describes the metadata quorum.
@@ -159,6 +160,11 @@ func (b *Broker) PutTopic(ctx context.Context, req controller.CreateTopicRequest
 	if err := controller.CheckConfigs(req.Configs); err != nil {
 		return nil, false, err
 	}
+	ctx, cancel := context.WithTimeout(ctx, changeTime)
+	defer cancel()
+	if err := b.cfg.Controller.Newest(ctx); err != nil {
+		return nil, false, err
+	}
 	for range maxPutTries {
 		if t, ok := b.State().Topic(req.Name); ok {
 			return b.sameTopic(t, req)
@@ -197,6 +203,14 @@ func (b *Broker) EnsureTopic(ctx context.Context, name string) (*controller.Topi
 // (0: as it is), and returns when the change holds on this broker. Errors: those
 // of controller.AlterTopic.
 func (b *Broker) AlterTopic(ctx context.Context, name string, configs map[string]*string, partitions int) (*controller.Topic, error) {
+	if err := controller.CheckTopicName(name); err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, changeTime)
+	defer cancel()
+	if err := b.cfg.Controller.Newest(ctx); err != nil {
+		return nil, err
+	}
 	t, err := b.cfg.Controller.AlterTopic(ctx, name, configs, partitions)
 	if err != nil {
 		return nil, err
@@ -207,6 +221,14 @@ func (b *Broker) AlterTopic(ctx context.Context, name string, configs map[string
 // DeleteTopic removes a topic and, before it returns, this broker's copy of its
 // records. Whoever waits on it gets *controller.UnknownTopicError.
 func (b *Broker) DeleteTopic(ctx context.Context, name string) error {
+	if err := controller.CheckTopicName(name); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, changeTime)
+	defer cancel()
+	if err := b.cfg.Controller.Newest(ctx); err != nil {
+		return err
+	}
 	if err := b.cfg.Controller.DeleteTopic(ctx, name); err != nil {
 		return err
 	}

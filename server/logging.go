@@ -23,7 +23,7 @@ func newLogger(cfg *config, out *os.File) processLog {
 	if cfg.LogFormat == "console" || (cfg.LogFormat == "auto" && isatty.IsTerminal(out.Fd())) {
 		w = zerolog.ConsoleWriter{Out: out, TimeFormat: "15:04:05.000", NoColor: !isatty.IsTerminal(out.Fd())}
 	}
-	queue := newLogQueue(w)
+	queue := newLogQueue(w, cfg.level())
 	return processLog{Logger: zerolog.New(queue).Level(cfg.level()).Hook(stamp{}), queue: queue}
 }
 

@@ -15,49 +15,82 @@ const (
 	maxQueuedBytes = 4 << 20
 )
 
+// stuckAfter is how long a line may take to be written before the log counts as stuck.
+const stuckAfter = 100 * time.Millisecond
+
+// tellEvery is how often a log that can't keep up is told what it lacks.
+const tellEvery = time.Second
+
 // logQueue stands between the broker and its log. A write to the log may take for ever
 // (a pipe that nobody reads, a disk that stands still) or fail (a reader that is gone);
-// requests must not wait for it. What is too much to be kept is dropped, counted and told
-// of in the log.
+// requests must not wait for it. While all is well a line is written before its logger
+// goes on, so that it is there if the process dies in the next moment. What is too much
+// to be kept is dropped, counted and told of in the log.
 //
 // zerolog's own diode isn't it: it polls or misses wake-ups, and tells of trouble on the
 // very stderr that may be stuck.
 type logQueue struct {
-	out     io.Writer
-	lines   chan []byte
+	out     zerolog.Logger // for what the queue has to say itself
+	w       io.Writer
+	lines   chan logLine
 	bytes   atomic.Int64 // in lines
 	dropped atomic.Int64 // lines so far
+	stuck   atomic.Bool  // nobody waits for lines to be written
 	closing chan struct{}
 	done    chan struct{} // closed when nothing is written any more
+
+	told   int64     // of dropped; run's own
+	toldAt time.Time // run's own
 }
 
-func newLogQueue(out io.Writer) *logQueue {
-	q := &logQueue{out: out, lines: make(chan []byte, maxQueuedLines), closing: make(chan struct{}), done: make(chan struct{})}
+// logLine is one line on its way.
+type logLine struct {
+	text    []byte
+	gap     int64 // dropped when it was taken
+	written chan struct{}
+}
+
+func newLogQueue(w io.Writer, level zerolog.Level) *logQueue {
+	q := &logQueue{out: zerolog.New(w).Level(level).Hook(stamp{}), w: w, lines: make(chan logLine, maxQueuedLines),
+		closing: make(chan struct{}), done: make(chan struct{})}
 	go q.run()
 	return q
 }
 
-// Write takes a line. It never waits and never fails.
-func (q *logQueue) Write(line []byte) (int, error) {
-	size := int64(len(line))
-	if q.bytes.Add(size) > maxQueuedBytes {
+// Write takes a line. It never fails, and waits no longer than stuckAfter, once.
+func (q *logQueue) Write(text []byte) (int, error) {
+	size := int64(len(text))
+	line := logLine{text: append([]byte(nil), text...), gap: q.dropped.Load(), written: make(chan struct{})} // the logger uses text again
+	if q.bytes.Add(size) > maxQueuedBytes || !q.take(line) {
 		q.bytes.Add(-size)
 		q.dropped.Add(1)
-		return len(line), nil
+		return len(text), nil
 	}
+	if !q.stuck.Load() {
+		timer := time.NewTimer(stuckAfter)
+		defer timer.Stop()
+		select {
+		case <-line.written:
+		case <-q.done:
+		case <-timer.C:
+			q.stuck.Store(true)
+		}
+	}
+	return len(text), nil
+}
+
+func (q *logQueue) take(line logLine) bool {
 	select {
-	case q.lines <- append([]byte(nil), line...): // the logger uses line again
+	case q.lines <- line:
+		return true
 	default:
-		q.bytes.Add(-size)
-		q.dropped.Add(1)
+		return false
 	}
-	return len(line), nil
 }
 
 // run writes what is queued until close.
 func (q *logQueue) run() {
 	defer close(q.done)
-	var told int64 // of dropped
 	for {
 		select {
 		case line := <-q.lines:
@@ -66,26 +99,30 @@ func (q *logQueue) run() {
 			for len(q.lines) > 0 {
 				q.put(<-q.lines)
 			}
-			q.tell(&told)
+			q.tell(q.dropped.Load())
 			return
 		}
 		if len(q.lines) == 0 {
-			q.tell(&told)
+			q.tell(q.dropped.Load())
+			q.stuck.Store(false)
 		}
 	}
 }
 
-func (q *logQueue) put(line []byte) {
-	_, _ = q.out.Write(line) // there is nowhere else to say it
-	q.bytes.Add(-int64(len(line)))
+func (q *logQueue) put(line logLine) {
+	if time.Since(q.toldAt) > tellEvery {
+		q.tell(line.gap)
+	}
+	_, _ = q.w.Write(line.text) // there is nowhere else to say it
+	q.bytes.Add(-int64(len(line.text)))
+	close(line.written)
 }
 
-// tell says how many lines are missing since it was said last.
-func (q *logQueue) tell(told *int64) {
-	if n := q.dropped.Load(); n > *told {
-		l := zerolog.New(q.out).Hook(stamp{})
-		l.Warn().Int64("lines", n-*told).Msg("lines of this log were dropped: it wasn't taken as fast as it was written")
-		*told = n
+// tell says how many lines are missing here since it was said last.
+func (q *logQueue) tell(dropped int64) {
+	if dropped > q.told {
+		q.out.Warn().Int64("lines", dropped-q.told).Msg("lines of this log were dropped: it wasn't taken as fast as it was written")
+		q.told, q.toldAt = dropped, time.Now()
 	}
 }
 

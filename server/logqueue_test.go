@@ -96,7 +96,7 @@ func TestDroppedLogLinesAreTold(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			out := &slowWriter{free: make(chan struct{})}
-			q := newLogQueue(out)
+			q := newLogQueue(out, zerolog.InfoLevel)
 			log := zerolog.New(q)
 			const lines = maxQueuedLines + 1000
 			for i := range lines {
@@ -130,6 +130,76 @@ func TestDroppedLogLinesAreTold(t *testing.T) {
 				t.Errorf("%d bytes were held", out.Len())
 			}
 		})
+	}
+}
+
+// While the log is taken a line is there when its logger goes on: the process may die in
+// the next moment.
+func TestALogLineIsWrittenAtOnce(t *testing.T) {
+	t.Parallel()
+	out := &slowWriter{free: make(chan struct{})}
+	close(out.free)
+	q := newLogQueue(out, zerolog.InfoLevel)
+	defer q.close(patience)
+	log := zerolog.New(q)
+	for i := range 100 {
+		log.Info().Int("i", i).Msg("x")
+		out.mu.Lock()
+		lines := bytes.Count(out.Bytes(), []byte("\n"))
+		out.mu.Unlock()
+		if lines != i+1 {
+			t.Fatalf("%d lines of %d", lines, i+1)
+		}
+	}
+}
+
+// limitedWriter takes a line each moment, never as many as there are.
+type limitedWriter struct {
+	mu   sync.Mutex
+	told int
+	sum  int64
+}
+
+func (w *limitedWriter) Write(p []byte) (int, error) {
+	time.Sleep(100 * time.Microsecond)
+	var v struct {
+		Lines int64 `json:"lines"`
+	}
+	if json.Unmarshal(p, &v) == nil && v.Lines > 0 {
+		w.mu.Lock()
+		w.told, w.sum = w.told+1, w.sum+v.Lines
+		w.mu.Unlock()
+	}
+	return len(p), nil
+}
+
+// A log that never catches up is told of its gaps all the same, unless its level says no.
+func TestALogThatNeverCatchesUp(t *testing.T) {
+	t.Parallel()
+	for _, level := range []zerolog.Level{zerolog.InfoLevel, zerolog.ErrorLevel} {
+		w := &limitedWriter{}
+		q := newLogQueue(w, level)
+		q.stuck.Store(true) // who writes doesn't wait: it is too many of them
+		log := zerolog.New(q)
+		var first int
+		for until := time.Now().Add(patience); first == 0 && time.Now().Before(until); {
+			q.stuck.Store(true)
+			log.Error().Msg("x")
+			w.mu.Lock()
+			first = w.told
+			w.mu.Unlock()
+			if level == zerolog.ErrorLevel && q.dropped.Load() > 1000 {
+				break
+			}
+		}
+		q.close(patience)
+		<-q.done
+		switch {
+		case level == zerolog.ErrorLevel && w.told > 0:
+			t.Error("warned at the level error")
+		case level == zerolog.InfoLevel && (first == 0 || w.sum != q.dropped.Load()):
+			t.Errorf("told %d times while it was behind, of %d lines where %d were dropped", first, w.sum, q.dropped.Load())
+		}
 	}
 }
 

@@ -65,6 +65,8 @@ func (c *Controller) ask(ctx context.Context) bool {
 		return q.answered
 	case <-ctx.Done():
 		return false
+	case <-c.stop:
+		return false
 	}
 }
 
@@ -77,6 +79,13 @@ func (c *Controller) put(q *question) {
 	r.mu.Unlock()
 	ctx, cancel := context.WithTimeout(context.Background(), refreshWait)
 	defer cancel()
+	go func() {
+		select {
+		case <-c.stop:
+			cancel()
+		case <-ctx.Done():
+		}
+	}()
 	if index, err := c.fence(ctx); err == nil {
 		q.answered = c.waitApplied(ctx, index) == nil
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"strconv"
 
@@ -99,8 +100,11 @@ func (t *Topic) Differs(req CreateTopicRequest, defaults ConfigDefaults) []strin
 // CreateTopic makes the topic or fails with *TopicExistsError or what
 // CreateTopicRequest.Check says.
 func (c *Controller) CreateTopic(ctx context.Context, req CreateTopicRequest) (*Topic, error) {
+	if err := req.Check(math.MaxInt); err != nil {
+		return nil, err // however many brokers there are
+	}
 	brokers := c.State().brokersFor(req.ReplicationFactor)
-	if req.Check(len(brokers)) != nil {
+	if req.ReplicationFactor > len(brokers) {
 		// Perhaps a broker has come that this one has not heard of yet.
 		if err := c.Newest(ctx); err != nil {
 			return nil, err

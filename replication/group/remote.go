@@ -127,8 +127,10 @@ type Listing struct {
 func (g *Groups) List(ctx context.Context) ([]Listing, error) {
 	ctx, cancel := context.WithTimeout(ctx, maxDoTime)
 	defer cancel()
-	if err := g.cfg.Metadata.Newest(ctx); err != nil { // the first group may be a moment old
-		return nil, &noAnswerError{err}
+	if _, ok := g.cfg.Metadata.State().Topic(Topic); !ok { // the first group may be a moment old
+		if err := g.cfg.Metadata.Newest(ctx); err != nil {
+			return nil, &noAnswerError{err}
+		}
 	}
 	wait := firstRetry
 	for {
