@@ -13,8 +13,23 @@ import (
 
 // TestCluster_SigtermBesideFrozenVoters: SIGTERM of a broker whose peers are silent. Nobody
 // agrees to its shutdown and nothing that waits comes about; each request that waits is
-// answered all the same, with an outcome, and the process is gone within 10 s.
+// answered all the same, with an outcome, and the process is gone within 10 s; a process
+// that stands still over the end of its drain is that much later, and answers too.
 func TestCluster_SigtermBesideFrozenVoters(t *testing.T) {
+	t.Run("all the while", func(t *testing.T) { sigtermBesideFrozenVoters(t, func(*node) {}) })
+	t.Run("standing still", func(t *testing.T) {
+		sigtermBesideFrozenVoters(t, func(leader *node) {
+			time.Sleep(drainTime - lastCall - 500*time.Millisecond)
+			leader.freeze()
+			time.Sleep(lastCall + time.Second)
+			leader.thaw()
+		})
+	})
+}
+
+// sigtermBesideFrozenVoters does with the broker what a subtest does, once it has SIGTERM.
+func sigtermBesideFrozenVoters(t *testing.T, meanwhile func(leader *node)) {
+	t.Helper()
 	// A session that outlasts the test: the leader goes on waiting for its followers.
 	c := newCluster(t, 3, "--broker-session-timeout=30s")
 	c.topic("orders", 1, 3, "min.insync.replicas", "2")
@@ -49,6 +64,7 @@ func TestCluster_SigtermBesideFrozenVoters(t *testing.T) {
 	})
 	began := time.Now()
 	leader.signal(syscall.SIGTERM)
+	meanwhile(leader)
 	code := leader.exit()
 	took := time.Since(began)
 	for range 2 {
