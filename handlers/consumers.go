@@ -11,7 +11,6 @@ import (
 
 	"github.com/google/uuid"
 
-	"highwater/replication/controller"
 	"highwater/replication/group"
 )
 
@@ -169,19 +168,6 @@ func answerDialect(w http.ResponseWriter, r *http.Request, v any) error {
 	}
 	w.Header()["Cache-Control"] = []string{"no-store"}
 	return writeBody(w, r, typeKafka, body)
-}
-
-// heardTopic is the topic of that name, asked for once more of those who may know
-// better when this broker doesn't know it, or that partition of it.
-func (a *api) heardTopic(ctx context.Context, name string, partition int32) (*controller.Topic, error) {
-	t, err := a.cfg.Broker.Topic(name)
-	if err == nil && int(partition) < len(t.Partitions) {
-		return t, nil
-	}
-	if err := a.cfg.Broker.Hear(ctx); err != nil {
-		return nil, err
-	}
-	return a.cfg.Broker.Topic(name)
 }
 
 // jsonBody is v as an answer's body.

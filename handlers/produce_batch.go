@@ -140,26 +140,24 @@ func (a *api) produceBatch(w http.ResponseWriter, r *http.Request, known []strin
 // planOf makes of a body what is to be appended. Where a record names a partition that
 // isn't known here, it is looked at again if the topic has it.
 func (a *api) planOf(r *http.Request, p *produceRequest, body []byte, media string) (*plan, error) {
-	plan := a.pools.newPlan(&p.rules, len(body))
-	err := parseBody(plan, body, media)
-	if err == nil {
-		return plan, nil
-	}
-	beyond := plan.beyond
-	plan.release()
-	var unknown *replication.UnknownPartitionError
-	switch known := a.checkPartition(r.Context(), p, beyond); {
-	case beyond == 0 || errors.As(known, &unknown):
-		return nil, err
-	case known != nil:
-		return nil, known
-	}
-	plan = a.pools.newPlan(&p.rules, len(body))
-	if err := parseBody(plan, body, media); err != nil {
+	for {
+		plan := a.pools.newPlan(&p.rules, len(body))
+		err := parseBody(plan, body, media)
+		if err == nil {
+			return plan, nil
+		}
+		beyond := plan.beyond
 		plan.release()
-		return nil, err
+		if beyond < p.rules.partitions {
+			return nil, err
+		}
+		var unknown *replication.UnknownPartitionError
+		if known := a.checkPartition(r.Context(), p, beyond); errors.As(known, &unknown) {
+			return nil, err // it names the record, too
+		} else if known != nil {
+			return nil, known
+		}
 	}
-	return plan, nil
 }
 
 // refuseRawHeaders refuses what would be dropped silently: headers that say something of a raw record.

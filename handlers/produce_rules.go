@@ -101,10 +101,7 @@ func (a *api) checkPartition(ctx context.Context, p *produceRequest, partition i
 	if partition < p.rules.partitions {
 		return nil
 	}
-	if err := a.cfg.Broker.Hear(ctx); err != nil {
-		return err
-	}
-	t, _, err := a.cfg.Broker.TopicConfig(p.rules.topic)
+	t, err := a.heardTopic(ctx, p.rules.topic, partition)
 	if err != nil {
 		return err
 	}

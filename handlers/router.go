@@ -1,6 +1,7 @@
 package handlers
 
 import (
+	"context"
 	"net/http"
 	"net/url"
 	"slices"
@@ -119,7 +120,7 @@ func (a *api) serveRoute(x *exchange, r *http.Request, rt *route) error {
 // hearOf sees to it that this broker knows of a topic that another one has created,
 // or given more partitions: who was answered there may ask here at once. Without a
 // quorum to ask nobody can tell; controller.ErrNoController then, as "no such topic" may
-// be wrong. Who changes the topic itself asks for more (replication.PutTopic).
+// be wrong. Who changes the topic itself asks for more (replication: PutTopic, AlterTopic, DeleteTopic).
 func (a *api) hearOf(r *http.Request, rt *route) error {
 	name := pathSegment(r, "topic")
 	if rt.alters || !validTopicName(name) {
@@ -131,6 +132,19 @@ func (a *api) hearOf(r *http.Request, rt *route) error {
 		}
 	}
 	return a.cfg.Broker.Hear(r.Context())
+}
+
+// heardTopic is the topic of that name, asked for once more of those who may know
+// better when this broker doesn't know it, or that partition of it.
+func (a *api) heardTopic(ctx context.Context, name string, partition int32) (*controller.Topic, error) {
+	t, err := a.cfg.Broker.Topic(name)
+	if err == nil && int(partition) < len(t.Partitions) {
+		return t, nil
+	}
+	if err := a.cfg.Broker.Hear(ctx); err != nil {
+		return nil, err
+	}
+	return a.cfg.Broker.Topic(name)
 }
 
 // unrouted answers OPTIONS, or says why no route took the request.

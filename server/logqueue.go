@@ -9,7 +9,7 @@ import (
 	"github.com/rs/zerolog"
 )
 
-// Bounds of what waits for whoever takes the log: some seconds of a busy broker's.
+// Bounds of what waits for whoever takes the log.
 const (
 	maxQueuedLines = 4096
 	maxQueuedBytes = 4 << 20
@@ -57,7 +57,8 @@ func newLogQueue(w io.Writer, level zerolog.Level) *logQueue {
 	return q
 }
 
-// Write takes a line. It never fails, and waits no longer than stuckAfter, once.
+// Write takes a line. It never fails, and waits for it to be written no longer than
+// stuckAfter, and not at all while the log is stuck.
 func (q *logQueue) Write(text []byte) (int, error) {
 	size := int64(len(text))
 	line := logLine{text: append([]byte(nil), text...), gap: q.dropped.Load(), written: make(chan struct{})} // the logger uses text again
